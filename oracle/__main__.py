@@ -1,0 +1,199 @@
+"""The command line: verify, judge, list, explain. Arguments and exit codes only."""
+
+import json
+import shlex
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import typer
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from .judge import history as histories
+from .judge import report as reports
+from .judge.budget import ALPHA, SHARES, Ledger
+from .judge.checks import ALL, named
+from .judge.context import PROFILES, Context
+from .judge.environment import environment
+from .judge.loading import NAMED, AdapterError, CannotServeError, load_factory
+from .judge.protocol import ABILITIES
+from .judge.trial import COMBINATIONS, Result, Trial, judge_again, workload_named
+from .judge.verdict import exit_code
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, help=__doc__)
+ENGINES = ("auto", "emulator", "cuda", "eager")
+UNKNOWN = 3
+
+
+def usage(message: str) -> typer.BadParameter:
+    """A usage error: exit code 2."""
+    return typer.BadParameter(message)
+
+
+def engine_and_device(engine: str) -> tuple[str, str]:
+    """Resolve 'auto' to cuda where a GPU is visible, else to the emulator on the CPU."""
+    if engine not in ENGINES:
+        raise usage(f"engine is {engine!r}, required: one of {', '.join(ENGINES)}")
+    visible = torch.cuda.is_available()
+    if engine == "cuda" and not visible:
+        raise usage("engine cuda needs a GPU, and torch sees none")
+    if engine == "auto":
+        engine = "cuda" if visible else "emulator"
+    return engine, "cuda" if engine == "cuda" else "cpu"
+
+
+def chosen_combinations(only: list[str]) -> tuple[tuple[str, str], ...]:
+    """The combinations named by --only, all when none is."""
+    labels = {"dflash" if f == "dflash" else f"{f}/{d}": (f, d) for f, d in COMBINATIONS}
+    for label in only:
+        if label not in labels:
+            raise usage(f"combination {label!r} is not known, required: {', '.join(labels)}")
+    return tuple(labels[label] for label in only) or COMBINATIONS
+
+
+def run_with_progress(trial: Trial, console: Console, save: Path | None) -> list[Result]:
+    """Run a trial behind a progress bar; store histories when asked to."""
+    results = []
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        total = len(trial.checks) * len(trial.combinations)
+        task = progress.add_task("", total=total)
+        done = 0
+
+        def begun(text: str) -> None:
+            nonlocal done
+            done += 1
+            progress.update(task, completed=done, description=f"{done}/{total} {text}")
+
+        for result in trial.run(begun):
+            results.append(replace(result, history=None))
+            if save is not None and result.history is not None:
+                name = f"{len(results):03d}-{result.check}-{result.combination}"
+                stem = save / name.replace("/", "-").replace(" ", "-")
+                histories.save(result.history, stem)
+    return results
+
+
+@app.command()
+def verify(
+    subject: Annotated[str, typer.Option(help=f"{', '.join(NAMED)}, or module:factory")] = "folded",
+    engine: Annotated[str, typer.Option(help="auto, emulator, cuda or eager")] = "auto",
+    workload: Annotated[str, typer.Option(help="synthetic or smollm2")] = "synthetic",
+    profile: Annotated[str, typer.Option(help=", ".join(PROFILES))] = "smoke",
+    seed: Annotated[int, typer.Option(help="seed of inputs and noise")] = 0,
+    alpha: Annotated[float, typer.Option(help="false-alarm probability of the run")] = ALPHA,
+    json_file: Annotated[Path | None, typer.Option("--json", help="write the report")] = None,
+    save: Annotated[Path | None, typer.Option(help="folder for histories")] = None,
+    check: Annotated[list[str] | None, typer.Option(help="only this check; repeatable")] = None,
+    only: Annotated[list[str] | None, typer.Option(help="only this combination")] = None,
+) -> None:
+    """Put a sampler under test. Exit: 0 holds, 1 violated, 2 usage, 3 unknown, 4 errored."""
+    console = Console()
+    engine, device = engine_and_device(engine)
+    if profile not in PROFILES:
+        raise usage(f"profile is {profile!r}, required: one of {', '.join(PROFILES)}")
+    try:
+        checks = tuple(named(name) for name in check or ()) or ALL
+        ledger = Ledger(alpha)
+    except (KeyError, ValueError) as error:
+        raise usage(str(error.args[0])) from error
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        factory = load_factory(subject)
+        source = workload_named(workload)
+    except (AdapterError, ValueError) as error:
+        raise usage(str(error)) from error
+    except CannotServeError as error:
+        console.print(f"not applicable: {error}")
+        raise typer.Exit(UNKNOWN) from error
+    reproduce = " ".join(
+        ["draftproof", "verify", "--subject", shlex.quote(subject), "--engine", engine]
+        + ["--workload", workload, "--profile", profile, "--seed", str(seed)]
+    )
+    context = Context("dspark", "counter", device, engine, seed, PROFILES[profile], source)
+    trial = Trial(
+        factory,
+        context,
+        reproduce,
+        ledger,
+        keep=save is not None,
+        checks=checks,
+        combinations=chosen_combinations(only or []),
+    )
+    results = run_with_progress(trial, console, save)
+    run = reports.Run(subject, workload, profile, engine, device, seed, reproduce)
+    report = reports.document(run, results, ledger, environment(device))
+    if json_file is not None:
+        json_file.write_text(json.dumps(report, indent=1) + "\n")
+    reports.render(report, run, console)
+    raise typer.Exit(report["exit_code"])
+
+
+@app.command()
+def judge(history: Annotated[Path, typer.Argument(help="a stored .json, or a folder")]) -> None:
+    """Judge stored histories again, without the subject. Exit codes as for verify."""
+    console = Console()
+    if not history.exists():
+        raise usage(f"{history} does not exist")
+    found = histories.find(history)
+    outcomes = []
+    ledger = Ledger()
+    for path in found:
+        stored = histories.load(path)
+        verdict = judge_again(stored, ledger)
+        outcomes.append(verdict.outcome)
+        console.print(f"{verdict.outcome.value}: {stored.check}, {stored.case}: {verdict.reason}")
+    console.print(f"{len(found)} histories judged")
+    raise typer.Exit(exit_code(outcomes))
+
+
+@app.command(name="list")
+def list_checks(
+    as_json: Annotated[bool, typer.Option("--json", help="for machines")] = False,
+) -> None:
+    """List every check with its claim and the abilities it needs."""
+    rows = [
+        {"check": c.NAME, "title": c.TITLE, "claim": c.CLAIM, "needs": list(c.NEEDS)} for c in ALL
+    ]
+    if as_json:
+        document = {"checks": rows, "abilities": ABILITIES, "subjects": sorted(NAMED)}
+        typer.echo(json.dumps(document, indent=1))
+        return
+    table = Table("check", "what it is", "claim", "needs", header_style="bold")
+    for row in rows:
+        needs = ", ".join(row["needs"]) or "-"
+        table.add_row(row["check"], row["title"], row["claim"], needs)
+    Console().print(table)
+
+
+@app.command()
+def explain(check: Annotated[str, typer.Argument(help="a name from draftproof list")]) -> None:
+    """Say what a check claims, how it decides, and what it costs."""
+    try:
+        module = named(check)
+    except KeyError as error:
+        raise usage(str(error.args[0])) from error
+    line = SHARES.get(getattr(module, "LEDGER", module.NAME))
+    cost = "none: it decides without chance" if line is None else f"{line:.0%} of the budget"
+    Console().print(
+        f"[bold]{module.NAME}[/]: {module.TITLE}\n"
+        f"claims: {module.CLAIM}\n"
+        f"how: {module.check.__doc__}\n"
+        f"on what: {module.plans.__doc__}\n"
+        f"needs: {', '.join(module.NEEDS) or 'no ability'}\n"
+        f"false-alarm probability: {cost}\n"
+        f"alone: draftproof verify --check '{module.NAME}'"
+    )
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    app()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,49 @@
+"""One alarm probability a run, spent by name."""
+
+from dataclasses import dataclass, field
+
+ALPHA = 1e-6
+# Shares of the run's alarm probability. What is not listed is not for sale.
+SHARES = {"near ties": 0.01, "draw law": 0.10, "freshness": 0.01}
+
+
+class OverspentError(RuntimeError):
+    """A check asked for more alarm probability than its line still has."""
+
+
+@dataclass
+class Ledger:
+    """The alarm probability of one run and who took it.
+
+    alpha: probability that a correct sampler is reported as violated by any statistical check.
+    """
+
+    alpha: float = ALPHA
+    spent: dict[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuse an alpha that is no probability, and shares that promise more than all of it."""
+        if not 0.0 < self.alpha < 1.0:
+            raise ValueError(f"alpha is {self.alpha}, required: between 0 and 1, both excluded")
+        if sum(SHARES.values()) > 1.0:
+            raise OverspentError(f"shares add up to {sum(SHARES.values())}, required: at most 1")
+
+    def take(self, line: str, probability: float) -> float:
+        """Spend `probability` on `line`, an entry of SHARES, and return it.
+
+        Raises OverspentError when the line would exceed its share, KeyError for an unknown line.
+        """
+        if line not in SHARES:
+            raise KeyError(f"no ledger line {line!r}, required: one of {sorted(SHARES)}")
+        total = self.spent.get(line, 0.0) + probability
+        limit = SHARES[line] * self.alpha
+        if total > limit * (1 + 1e-9):
+            raise OverspentError(
+                f"line {line!r} would spend {total:.3g}, required: at most {limit:.3g}"
+            )
+        self.spent[line] = total
+        return probability
+
+    def total(self) -> float:
+        """What has been spent so far, over all lines."""
+        return sum(self.spent.values())

@@ -1,0 +1,41 @@
+"""The checks, in the order in which they are run and read: the first violated is the diagnosis.
+
+path first (did anything run), then what is certain (bounds, spike, gates), then staleness
+(freshness, writeset, retention), then the race (equality, coupled), then the law.
+"""
+
+from types import ModuleType
+
+from . import (
+    bounds,
+    coupled,
+    draft_law,
+    equality,
+    freshness,
+    gates,
+    path,
+    retention,
+    spike,
+    writeset,
+)
+
+ALL: tuple[ModuleType, ...] = (
+    path,
+    bounds,
+    spike,
+    gates,
+    freshness,
+    writeset,
+    retention,
+    equality,
+    coupled,
+    draft_law,
+)
+
+
+def named(name: str) -> ModuleType:
+    """The check of that name; KeyError lists the names there are."""
+    for check in ALL:
+        if name == check.NAME:
+            return check
+    raise KeyError(f"no check {name!r}, required: one of {[check.NAME for check in ALL]}")

@@ -1,0 +1,100 @@
+"""Poison twice, differently: what changes the block was read stale, what stays was not written."""
+
+from typing import Any
+
+import torch
+
+from ..budget import Ledger
+from ..context import Context, as_inputs, query_rows
+from ..history import History
+from ..protocol import NEUTRAL
+from ..script import Command, Load, Observe, Plan, Poison, Read, Replay, Reseed
+from ..verdict import Verdict, holds, unknown, violated
+from .sampling import mixed
+
+NAME = "writeset"
+TITLE = "stale buffer after replay: poison, by name"
+CLAIM = "No buffer's old content reaches a block; outputs are rewritten, pads neutral, in place."
+NEEDS = ("BUFFERS",)
+
+ROWS, BUCKET, DRAFTS, VOCABULARY, SEED = 5, 8, 3, 61, 20
+
+
+def plans(context: Context) -> list[Plan]:
+    """A baseline, then two poisoned blocks for each buffer, all from one noise state."""
+    material = context.workload.material(context.seed, VOCABULARY, torch.float32)
+    setting = context.setting(
+        material, drafts=DRAFTS, buckets=(BUCKET,), forward=context.forward
+    )
+    hidden, anchor = context.workload.rows(
+        context.seed, material, BUCKET, query_rows(setting)
+    )
+    before, _ = context.workload.rows(context.seed + 1, material, BUCKET, query_rows(setting))
+    heat, top_k = mixed(BUCKET)
+    if "NOISE" not in context.abilities:
+        top_k[:] = 1
+    full = as_inputs(setting, before, anchor.flip(0), heat, top_k)
+    live = as_inputs(setting, hidden[:ROWS], anchor[:ROWS], heat[:ROWS], top_k[:ROWS])
+    run: tuple[Command, ...] = (Load("live"), Replay(redraw=False))
+    commands: list[Command] = [Load("full"), Replay(redraw=False), Reseed(SEED), *run, Read()]
+    names = [name for name, role in context.buffers.items() if role != "state"]
+    for name in names:
+        for which in (0, 1):
+            commands += [Reseed(SEED), Poison(name, which), *run, Observe(name), Read()]
+    inputs = {"full": full, "live": live}
+    return [Plan(NAME, f"{len(names)} buffers", setting, inputs, tuple(commands))]
+
+
+def differing(one: dict[str, torch.Tensor], two: dict[str, torch.Tensor]) -> str:
+    """The first output field in which two blocks differ, or ''."""
+    for name, tensor in one.items():
+        if not torch.equal(tensor.nan_to_num(nan=-1.5), two[name].nan_to_num(nan=-1.5)):
+            return name
+    return ""
+
+
+def complaint(seen: list[dict[str, Any]], baseline: dict[str, torch.Tensor]) -> str:
+    """What one buffer's two poisoned blocks show, or ''.
+
+    seen: observe and read events of both blocks, in that order.
+    """
+    first, first_read, second, second_read = seen
+    name = first["buffer"]
+    for event in (first_read, second_read):
+        field = differing(event["outputs"], baseline)
+        if field:
+            return f"buffer {name}: what it held before the load reached {field}"
+    if first["address"] != second["address"]:
+        return f"buffer {name} was moved to other memory by a load; a recording reads the old place"
+    contents = [event["content"] for event in (first, second)]
+    live = [content[:ROWS] if first["rows"] else content for content in contents]
+    if first["role"] == "output" and differing({name: live[0]}, {name: live[1]}):
+        return f"buffer {name}: the replay left live rows of this output unwritten"
+    if first["pad"] == "neutral":
+        pads = contents[0][ROWS:BUCKET]
+        if not bool((pads == NEUTRAL[name]).all()):
+            return (
+                f"buffer {name}: pad rows hold {pads.flatten()[:3].tolist()}, "
+                f"required {NEUTRAL[name]}"
+            )
+    return ""
+
+
+def check(history: History, _ledger: Ledger) -> Verdict:
+    """Compare every poisoned block with the baseline, and the buffers with each other."""
+    seen = history.of("observe", "read")
+    baseline, groups = seen[0]["outputs"], seen[1:]
+    if not groups:
+        return unknown("the subject claims BUFFERS but lists none besides its state")
+    found = []
+    for start in range(0, len(groups), 4):
+        text = complaint(groups[start : start + 4], baseline)
+        if text:
+            found.append((groups[start]["buffer"], text))
+    used = len(groups) // 4
+    if found:
+        names = [name for name, _ in found]
+        return violated(found[0][1], used, unit="buffers", buffers=names)
+    return holds(
+        "no buffer's old content mattered", used, "one stale value in one buffer", "buffers"
+    )

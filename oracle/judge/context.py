@@ -1,0 +1,160 @@
+"""What a check knows when it plans: abilities, profile, and where inputs come from."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import torch
+
+from .protocol import Setting, Tensors
+
+
+@dataclass(frozen=True)
+class Profile:
+    """How much is done: sizes and draws, fixed before anything is drawn.
+
+    law_rows, law_replays: draws of stage one of the law check are their product; stage two draws
+    1.6 times as many. coupled_draws per vocabulary. spike_vocabulary: ids swept.
+    """
+
+    name: str
+    blocks: int
+    coupled_draws: int
+    law_rows: int
+    law_replays: int
+    spike_vocabulary: int
+    dtypes: tuple[str, ...]
+
+
+PROFILES = {
+    "smoke": Profile("smoke", 5, 20_000, 1024, 64, 1000, ("float32", "bfloat16")),
+    "ci": Profile("ci", 12, 100_000, 4096, 96, 4096, ("float32", "bfloat16", "float16")),
+    "deep": Profile("deep", 40, 1_000_000, 8192, 512, 32_768, ("float32", "bfloat16", "float16")),
+}
+
+
+class Material(Protocol):
+    """Weights a sampler borrows: head [W, D], w1 and w2 [V, R], and V."""
+
+    @property
+    def head(self) -> torch.Tensor: ...
+
+    @property
+    def w1(self) -> torch.Tensor: ...
+
+    @property
+    def w2(self) -> torch.Tensor: ...
+
+    @property
+    def vocabulary(self) -> int: ...
+
+
+class Workload(Protocol):
+    """Where weights and hidden states come from; see oracle/workloads."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def real(self) -> bool: ...
+
+    def material(
+        self, seed: int, vocabulary: int, dtype: torch.dtype, padding: int = 0
+    ) -> Material: ...
+
+    def rows(
+        self,
+        seed: int,
+        material: Material,
+        rows: int,
+        query_rows: int,
+        *,
+        sharpen: bool = True,
+    ) -> tuple[torch.Tensor, torch.Tensor]: ...
+
+
+@dataclass(frozen=True)
+class Context:
+    """One combination of abilities under test.
+
+    buffers: name -> role, of a subject of this combination, empty without BUFFERS.
+    """
+
+    family: str
+    dialect: str
+    device: str
+    engine: str
+    seed: int
+    profile: Profile
+    workload: Workload
+    abilities: tuple[str, ...] = ()
+    buffers: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def label(self) -> str:
+        """Family and dialect, as printed."""
+        return self.family if self.dialect == "none" else f"{self.family}/{self.dialect}"
+
+    @property
+    def forward(self) -> str:
+        """The subject's own draft model where it has one."""
+        return "backbone" if "FORWARD" in self.abilities else "given"
+
+    def setting(
+        self,
+        material: Material,
+        *,
+        drafts: int,
+        buckets: tuple[int, ...],
+        forward: str = "given",
+        sample_from_anchor: bool = True,
+        step_dtype: str = "",
+    ) -> dict[str, Any]:
+        """A complete setting; DFLASH always drops the anchor row."""
+        setting = {
+            "family": self.family,
+            "dialect": self.dialect,
+            "forward": forward,
+            "buckets": buckets,
+            "drafts": drafts,
+            "vocabulary": material.vocabulary,
+            "sample_from_anchor": sample_from_anchor and self.family != "dflash",
+            "step_dtype": step_dtype or str(material.head.dtype).removeprefix("torch."),
+            "head": material.head,
+            "device": self.device,
+            "engine": self.engine,
+            "seed": self.seed,
+        }
+        if self.family == "dspark":
+            setting |= {"w1": material.w1, "w2": material.w2}
+        return setting
+
+
+def query_rows(setting: Setting) -> int:
+    """Q of a setting."""
+    drafts: int = setting["drafts"]
+    return drafts if setting["sample_from_anchor"] else drafts + 1
+
+
+def as_inputs(
+    setting: Setting,
+    hidden: torch.Tensor,
+    anchor: torch.Tensor,
+    temperature: torch.Tensor,
+    top_k: torch.Tensor,
+) -> dict[str, torch.Tensor]:
+    """The inputs of one load; a backbone gets the first hidden row as its context."""
+    given = setting["forward"] == "given"
+    source = {"hidden": hidden} if given else {"context": hidden[:, 0].clone()}
+    return {**source, "anchor": anchor, "temperature": temperature, "top_k": top_k}
+
+
+def constant(rows: int, temperature: float, top_k: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """The same sampling parameters for every row."""
+    heat = torch.full((rows,), temperature, dtype=torch.float32)
+    return heat, torch.full((rows,), top_k, dtype=torch.int64)
+
+
+def without(inputs: Tensors, **changed: torch.Tensor) -> dict[str, torch.Tensor]:
+    """The same inputs with some fields replaced."""
+    return {**inputs, **changed}

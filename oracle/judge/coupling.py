@@ -1,0 +1,279 @@
+"""The reference walks the block that was observed, on the noise that was used.
+
+Every step is fed with the subject's own previous token, so one error does not cascade. Where the
+subject kept its step logits, tokens are judged by what it kept, and what it kept by the reference.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from ..reference import choice, draft, logits, noise
+from . import margin
+from .protocol import Setting, Tensors
+
+Floats = npt.NDArray[np.float64]
+Booleans = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Mismatch:
+    """One position where the subject and the reference differ by more than rounding explains."""
+
+    what: str
+    row: int
+    step: int
+    observed: float
+    required: float
+    gap: float
+    window: float
+
+    def sentence(self) -> str:
+        """Observed and required, where, and by how much."""
+        text = f"{self.what} of row {self.row}, step {self.step}: observed {self.observed:.9g}"
+        text += f", required {self.required:.9g}"
+        if self.what == "token" and np.isfinite(self.gap):
+            text += f"; its key is {self.gap:.3g} behind, rounding explains {self.window:.3g}"
+        return text
+
+
+@dataclass(frozen=True)
+class Coupled:
+    """The comparison of one block.
+
+    mismatches: at most a few, worst first. illegal: how many there are. sampled, greedy: tokens
+    judged. gaps: distance of the two best keys of each sampled token; windows: the bound on it;
+    laws: the law of each sampled token [n, V].
+    """
+
+    mismatches: tuple[Mismatch, ...]
+    illegal: int
+    sampled: int
+    greedy: int
+    gaps: Floats
+    windows: Floats
+    laws: Floats
+
+
+@dataclass(frozen=True)
+class Walk:
+    """Reference step logits along the observed tokens, and the bound on an honest deviation."""
+
+    base: Floats
+    logits: Floats
+    bound: Floats
+    temperature: torch.Tensor
+    greedy: torch.Tensor
+
+
+def dtype_of(name: str) -> torch.dtype:
+    """The torch dtype of a name such as 'bfloat16'."""
+    return getattr(torch, name)  # type: ignore[no-any-return]
+
+
+def as_numpy(tensor: torch.Tensor) -> Floats:
+    """A tensor as float64 numpy values."""
+    return tensor.detach().to("cpu", torch.float64).numpy()
+
+
+def walk(setting: Setting, inputs: Tensors, outputs: Tensors) -> Walk:
+    """Reference logits of an observed block.
+
+    hidden states come from the inputs (forward 'given') or from the outputs (forward 'backbone').
+    ValueError when an observed token that feeds a later step lies outside the vocabulary.
+    """
+    hidden = outputs["hidden"] if setting["forward"] == "backbone" else inputs["hidden"]
+    head, vocabulary = setting["head"], setting["vocabulary"]
+    rows = logits.draft_rows(hidden, setting["drafts"])
+    base = logits.base_logits(rows, head, vocabulary)
+    dtype_name = str(head.dtype).removeprefix("torch.")
+    flat = as_numpy(rows.to(head.dtype)).reshape(-1, rows.shape[-1])
+    bound = margin.product(flat, as_numpy(head[:vocabulary]), dtype_name).reshape(base.shape)
+    temperature = choice.clamped(inputs["temperature"])
+    greedy = choice.is_greedy(inputs["temperature"], inputs["top_k"])
+    if setting["family"] == "dflash":
+        every = torch.ones_like(greedy)
+        return Walk(as_numpy(base), as_numpy(base), bound, temperature, every)
+    tokens, anchor = outputs["tokens"], inputs["anchor"]
+    step_dtype = dtype_of(setting["step_dtype"])
+    bias = draft.vanilla(setting["w1"], setting["w2"])
+    steps = draft.walked_logits(base, anchor, tokens, bias, step_dtype)
+    before = torch.cat([anchor.unsqueeze(1), tokens[:, :-1]], 1)
+    embedded = as_numpy(setting["w1"][before]).reshape(-1, setting["w1"].shape[1])
+    w2_name = str(setting["w2"].dtype).removeprefix("torch.")
+    added = margin.product(embedded, as_numpy(setting["w2"]), w2_name).reshape(base.shape)
+    total = margin.step(bound, added, as_numpy(steps), setting["step_dtype"])
+    return Walk(as_numpy(base), as_numpy(steps), total, temperature, greedy)
+
+
+def block_noise(setting: Setting, event: Mapping[str, Any]) -> torch.Tensor | None:
+    """E [B, K, V] of the block an event ran, or None when the subject does not show its noise."""
+    state = event["before"]["noise"]
+    if state.get("dialect") == "counter":
+        return noise.counter_noise(
+            event["rows"],
+            setting["drafts"],
+            setting["vocabulary"],
+            state["block"],
+            state["seed_key"],
+        )
+    if "redrawn" in event:
+        redrawn: torch.Tensor = event["redrawn"]
+        return redrawn.to(torch.float64)
+    return None
+
+
+def kept_mismatches(kept: Floats, walked: Walk) -> tuple[Booleans, list[Mismatch]]:
+    """Where kept step logits differ from the reference by more than P1 and P2 allow."""
+    with np.errstate(invalid="ignore"):
+        apart = np.abs(kept - walked.logits)
+    same = (kept == walked.logits) | (np.isnan(kept) & np.isnan(walked.logits))
+    wrong = ~same & ~(apart <= walked.bound)
+    found = []
+    for row, step, token in np.argwhere(wrong)[:3]:
+        place = (row, step, token)
+        found.append(
+            Mismatch(
+                f"kept step logit {token}",
+                int(row),
+                int(step),
+                float(kept[place]),
+                float(walked.logits[place]),
+                float(apart[place]),
+                float(walked.bound[place]),
+            )
+        )
+    return wrong, found
+
+
+def couple(
+    setting: Setting,
+    inputs: Tensors,
+    outputs: Tensors,
+    e: torch.Tensor | None,
+    arithmetic: margin.Arithmetic,
+) -> Coupled:
+    """Compare every token of a block with the reference; sampled tokens only when E is known."""
+    walked = walk(setting, inputs, outputs)
+    decided_by, bound = walked.logits, walked.bound
+    mismatches: list[Mismatch] = []
+    illegal = 0
+    if "step_logits" in outputs:
+        kept = as_numpy(outputs["step_logits"])
+        wrong, mismatches = kept_mismatches(kept, walked)
+        illegal = int(wrong.sum())
+        decided_by, bound = kept, np.zeros_like(walked.bound)
+    tokens = outputs["tokens"].numpy()
+    top = np.where(np.isnan(decided_by), np.inf, decided_by).max(-1)
+    is_greedy = walked.greedy.numpy()[:, None] | ~np.isfinite(top)
+    found, bad = compare_greedy(decided_by, bound, tokens, is_greedy)
+    mismatches += found
+    illegal += bad
+    if e is None or bool(is_greedy.all()):
+        empty = np.zeros(0)
+        greedy_count = int(is_greedy.sum())
+        law_shape = np.zeros((0, setting["vocabulary"]))
+        return Coupled(tuple(mismatches), illegal, 0, greedy_count, empty, empty, law_shape)
+    sampled = ~is_greedy
+    heat = np.broadcast_to(walked.temperature.numpy()[:, None], tokens.shape)[sampled][:, None]
+    race = Race(
+        scaled=decided_by[sampled] / heat,
+        inherited=bound[sampled] / heat,
+        log_noise=np.log(as_numpy(e)[sampled]),
+        tokens=tokens[sampled],
+        places=np.argwhere(sampled),
+    )
+    found, bad, gaps, windows, laws = compare_sampled(race, setting["dialect"], arithmetic)
+    mismatches += found
+    return Coupled(
+        tuple(mismatches),
+        illegal + bad,
+        int(sampled.sum()),
+        int(is_greedy.sum()),
+        gaps,
+        windows,
+        laws,
+    )
+
+
+@dataclass(frozen=True)
+class Race:
+    """The sampled positions of a block, flattened: all arrays lead with n positions."""
+
+    scaled: Floats
+    inherited: Floats
+    log_noise: Floats
+    tokens: npt.NDArray[np.int64]
+    places: npt.NDArray[np.int64]
+
+
+def compare_greedy(
+    values: Floats, bound: Floats, tokens: npt.NDArray[np.int64], chosen: Booleans
+) -> tuple[list[Mismatch], int]:
+    """Greedy positions: the lowest id of the largest logit, or one within the bounds of it."""
+    best = choice.winner(torch.from_numpy(values)).numpy()
+    at_best = np.take_along_axis(values, best[..., None], -1)[..., 0]
+    at_token = np.take_along_axis(values, tokens[..., None], -1)[..., 0]
+    window = (
+        np.take_along_axis(bound, best[..., None], -1)
+        + np.take_along_axis(bound, tokens[..., None], -1)
+    )[..., 0]
+    with np.errstate(invalid="ignore"):
+        gap = at_best - at_token
+    legal = (tokens == best) | ((window > 0) & (gap <= window))
+    wrong = chosen & ~legal
+    found = [
+        Mismatch(
+            "token",
+            int(row),
+            int(step),
+            int(tokens[row, step]),
+            int(best[row, step]),
+            float(gap[row, step]),
+            float(window[row, step]),
+        )
+        for row, step in np.argwhere(wrong)[:3]
+    ]
+    return found, int(wrong.sum())
+
+
+def compare_sampled(
+    race: Race, dialect: str, arithmetic: margin.Arithmetic
+) -> tuple[list[Mismatch], int, Floats, Floats, Floats]:
+    """Sampled positions: the winner of this race, or a token whose key rounding may lift to it."""
+    with np.errstate(invalid="ignore"):
+        keys = race.scaled - race.log_noise
+        down, up = margin.key_bounds(race.scaled, race.log_noise, dialect, arithmetic)
+    possible = np.isfinite(race.scaled)
+    down = np.where(possible, race.inherited + down, 0.0)
+    up = np.where(possible, race.inherited + up, 0.0)
+    best = choice.winner(torch.from_numpy(keys)).numpy()
+    every = np.arange(len(best))
+    without_best = keys.copy()
+    without_best[every, best] = -np.inf
+    second = without_best.argmax(-1)
+    gap = keys[every, best] - keys[every, race.tokens]
+    window = down[every, best] + up[every, race.tokens]
+    wrong = (race.tokens != best) & ~(gap <= window)
+    found = [
+        Mismatch(
+            "token",
+            int(race.places[i, 0]),
+            int(race.places[i, 1]),
+            int(race.tokens[i]),
+            int(best[i]),
+            float(gap[i]),
+            float(window[i]),
+        )
+        for i in np.flatnonzero(wrong)[:3]
+    ]
+    lead = keys[every, best] - without_best[every, second]
+    lead_window = down[every, best] + up[every, second]
+    heat = race.scaled - race.scaled.max(-1, keepdims=True)
+    laws = np.exp(heat)
+    laws /= laws.sum(-1, keepdims=True)
+    return found, int(wrong.sum()), lead, lead_window, laws

@@ -1,0 +1,234 @@
+"""The only caller of a subject: plays commands, validates every mapping, fills a history."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+
+from .history import History
+from .protocol import OUTPUTS, ROLES, Setting, Subject, Tensors
+from .redraw import race_noise
+from .script import (
+    Ask,
+    Command,
+    Eager,
+    Load,
+    Observe,
+    Plan,
+    Poison,
+    Read,
+    Replay,
+    Reread,
+    Reseed,
+)
+
+# Two values a role, neither of which a correct run leaves behind. Buffers that index memory get
+# valid ids, so that a stale read misleads instead of crashing the device.
+POISON = {
+    "input": {"float": (float("nan"), 3.0), "int": (0, 1), "bool": (False, True)},
+    "parameter": {"float": (float("nan"), 7.0), "int": (0, 1), "bool": (False, True)},
+    "noise": {"float": (float("nan"), 1e-30), "int": (0, 1), "bool": (False, True)},
+    "scratch": {"float": (float("nan"), 1e4), "int": (0, 1), "bool": (False, True)},
+    "output": {"float": (float("nan"), 1e4), "int": (-7, -9), "bool": (False, True)},
+}
+
+
+class MalformedError(Exception):
+    """A mapping of the subject breaks the protocol; the text says which field and how."""
+
+
+def dimensions(setting: Setting, rows: int) -> dict[str, int]:
+    """The value of every dimension letter for one step."""
+    drafts = setting["drafts"]
+    return {
+        "B": rows,
+        "K": drafts,
+        "Q": drafts if setting["sample_from_anchor"] else drafts + 1,
+        "V": setting["vocabulary"],
+        "D": setting["head"].shape[1],
+    }
+
+
+def validate(outputs: Tensors, setting: Setting, rows: int, abilities: Iterable[str]) -> None:
+    """Check the outputs of one block: presence, shape and dtype of every field."""
+    required = {"tokens"}
+    if "FLAGS" in abilities:
+        required |= {"flags"}
+    if "CLAIMS" in abilities:
+        required |= {"step_logits", "temperature", "greedy"}
+    if setting["forward"] == "backbone":
+        required |= {"hidden"}
+    missing = sorted(required - set(outputs))
+    if missing:
+        raise MalformedError(f"read() lacks {missing}, required by the claimed abilities")
+    letters = dimensions(setting, rows)
+    head = str(setting["head"].dtype).removeprefix("torch.")
+    names = {"head": head, "step": setting["step_dtype"]}
+    for name, tensor in outputs.items():
+        if name not in OUTPUTS:
+            raise MalformedError(f"read() holds {name!r}, required: one of {sorted(OUTPUTS)}")
+        field = OUTPUTS[name]
+        shape = tuple(letters[letter] for letter in field.shape.split())
+        dtype = names.get(field.dtype, field.dtype)
+        seen = str(tensor.dtype).removeprefix("torch.")
+        if tuple(tensor.shape) != shape or seen != dtype:
+            raise MalformedError(
+                f"{name} is {seen} {tuple(tensor.shape)}, required: {dtype} {shape}"
+            )
+
+
+def stored(tensor: torch.Tensor) -> torch.Tensor:
+    """A copy on the CPU that later replays cannot touch."""
+    return tensor.detach().to("cpu", copy=True)
+
+
+class Driver:
+    """Plays the commands of one plan on one subject."""
+
+    def __init__(self, subject: Subject, plan: Plan, history: History) -> None:
+        """Bind a subject to a plan; events go to `history`."""
+        self.subject: Any = subject
+        self.plan = plan
+        self.history = history
+        self.abilities = tuple(history.description["abilities"])
+        self.loaded = ""
+        self.live: dict[str, torch.Tensor] = {}
+        self.returned: list[Tensors] = []
+
+    def play(self, commands: Iterable[Command]) -> None:
+        """Play commands in order; every one leaves one event."""
+        for command in commands:
+            verb = type(command).__name__.lower()
+            event = getattr(self, verb)(command)
+            self.history.events.append({"verb": verb, **event})
+
+    def place(self, name: str) -> dict[str, torch.Tensor]:
+        """The named inputs on the subject's device, as new tensors."""
+        device = self.plan.setting["device"]
+        return {
+            field: tensor.to(device, copy=True) for field, tensor in self.plan.inputs[name].items()
+        }
+
+    def rows(self) -> int:
+        """B of what is loaded."""
+        return int(self.plan.inputs[self.loaded]["anchor"].shape[0])
+
+    def noise(self) -> dict[str, Any]:
+        """The noise state of a subject that has one, stored."""
+        if "NOISE" not in self.abilities:
+            return {}
+        state = dict(self.subject.noise_state())
+        return {k: stored(v) if isinstance(v, torch.Tensor) else v for k, v in state.items()}
+
+    def path(self) -> dict[str, Any]:
+        """What the subject says of the way the last block took."""
+        if "REPLAYS" not in self.abilities:
+            return {}
+        return {k: list(v) if isinstance(v, tuple) else v for k, v in self.subject.path().items()}
+
+    def reseed(self, command: Reseed) -> dict[str, Any]:
+        """Restart the noise; a subject without a noise state is left alone."""
+        if "NOISE" in self.abilities:
+            self.subject.reseed(command.seed)
+        return {"seed": command.seed}
+
+    def load(self, command: Load) -> dict[str, Any]:
+        """Load named inputs, in new tensors or by editing the last ones in place."""
+        if command.edit:
+            for field, tensor in self.place(command.inputs).items():
+                self.live[field].copy_(tensor)
+        else:
+            self.live = self.place(command.inputs)
+        self.loaded = command.inputs
+        self.subject.load(dict(self.live))
+        return {"inputs": command.inputs, "edit": command.edit}
+
+    def replay(self, command: Replay) -> dict[str, Any]:
+        """Run one block and store the noise it drew, as far as the subject shows its state."""
+        return self.around(self.subject.replay, command.redraw)
+
+    def around(self, run: Any, redraw: bool) -> dict[str, Any]:
+        """Call `run` between two looks at path and noise state."""
+        before = {"path": self.path(), "noise": self.noise()}
+        run()
+        after = {"path": self.path(), "noise": self.noise()}
+        event = {"before": before, "after": after, "inputs": self.loaded, "rows": self.rows()}
+        if redraw and before["noise"].get("dialect") == "race":
+            event |= self.redrawn(before["noise"], after)
+        return event
+
+    def redrawn(self, start: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+        """The race noise of the block just run, and whether the state ended where it must."""
+        setting = self.plan.setting
+        bucket = after["path"].get("bucket") or self.rows()
+        noise, end = race_noise(
+            start["generator"], setting["device"], bucket, setting["drafts"], setting["vocabulary"]
+        )
+        ended = bool(torch.equal(end.cpu(), after["noise"]["generator"]))
+        return {"redrawn": noise[: self.rows()].clone(), "state_as_declared": ended}
+
+    def read(self, _command: Read) -> dict[str, Any]:
+        """Read the block, validate it, store a copy and keep what was returned."""
+        return self.taken(self.subject.read())
+
+    def taken(self, outputs: Tensors) -> dict[str, Any]:
+        """Validate and copy outputs."""
+        validate(outputs, self.plan.setting, self.rows(), self.abilities)
+        self.returned.append(outputs)
+        copies = {name: stored(tensor) for name, tensor in outputs.items()}
+        return {"inputs": self.loaded, "outputs": copies}
+
+    def eager(self, command: Eager) -> dict[str, Any]:
+        """Run inputs outside the recording; its event holds noise and outputs."""
+        self.loaded = command.inputs
+        outputs: list[Tensors] = []
+        inputs = self.place(command.inputs)
+        event = self.around(lambda: outputs.append(self.subject.eager(inputs)), redraw=True)
+        return {**event, **self.taken(outputs[0])}
+
+    def buffer(self, name: str) -> Mapping[str, Any]:
+        """One entry of buffers(), its role checked."""
+        entry: Mapping[str, Any] = self.subject.buffers()[name]
+        if entry["role"] not in ROLES:
+            raise MalformedError(f"buffer {name!r} has role {entry['role']!r}, required: {ROLES}")
+        return entry
+
+    def poison(self, command: Poison) -> dict[str, Any]:
+        """Overwrite a buffer and see that the poison took."""
+        entry = self.buffer(command.buffer)
+        tensor = entry["tensor"]
+        kind = "bool" if tensor.dtype == torch.bool else "float"
+        if kind == "float" and not tensor.is_floating_point():
+            kind = "int"
+        value = POISON[entry["role"]][kind][command.which]
+        if tensor.dtype == torch.uint8 and value < 0:
+            value = 249 + command.which
+        tensor.fill_(value)
+        took = torch.equal(stored(tensor).nan_to_num(nan=-1.5), torch.full(
+            tensor.shape, value, dtype=tensor.dtype).nan_to_num(nan=-1.5))
+        if not took:
+            raise MalformedError(f"buffer {command.buffer!r} did not keep what was written to it")
+        return {"buffer": command.buffer, "which": command.which}
+
+    def observe(self, command: Observe) -> dict[str, Any]:
+        """Store a buffer as it is now."""
+        entry = self.buffer(command.buffer)
+        return {
+            "buffer": command.buffer,
+            "role": entry["role"],
+            "pad": entry["pad"],
+            "rows": bool(entry["rows"]),
+            "address": entry["tensor"].data_ptr(),
+            "content": stored(entry["tensor"]),
+        }
+
+    def reread(self, command: Reread) -> dict[str, Any]:
+        """Look again at tensors that an earlier read returned."""
+        outputs = self.returned[-1 - command.reads_ago]
+        now = {name: stored(tensor) for name, tensor in outputs.items()}
+        return {"reads_ago": command.reads_ago, "outputs": now}
+
+    def ask(self, command: Ask) -> dict[str, Any]:
+        """Ask the subject's gate."""
+        answer = self.subject.gate(dict(command.facts))
+        return {"facts": dict(command.facts), "answer": dict(answer)}

@@ -1,0 +1,23 @@
+"""The race noise of one block, drawn again from the generator state it started from."""
+
+import torch
+
+from ..reference.noise import floored
+
+
+def race_noise(
+    state: torch.Tensor, device: str, bucket: int, drafts: int, vocabulary: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Repeat the K draws of a block: one Exp(1) buffer of the bucket's shape before each step.
+
+    state uint8, a torch.Generator state; device the kind the subject drew on: the stream depends
+    on it. Returns E [bucket, K, V] float32 on the CPU and the state after the last draw.
+    """
+    generator = torch.Generator(device)
+    generator.set_state(state.cpu())
+    steps = []
+    for _ in range(drafts):
+        drawn = torch.empty(bucket, vocabulary, dtype=torch.float32, device=device)
+        drawn.exponential_(generator=generator)
+        steps.append(floored(drawn).to(torch.float32).cpu())
+    return torch.stack(steps, 1), generator.get_state()

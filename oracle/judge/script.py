@@ -1,0 +1,100 @@
+"""What to do with a subject, as data."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from .protocol import Setting, Tensors
+
+
+@dataclass(frozen=True)
+class Reseed:
+    """Restart the noise from a seed."""
+
+    seed: int
+
+
+@dataclass(frozen=True)
+class Load:
+    """Load the named inputs. `edit`: write their values into the tensors of the last load first."""
+
+    inputs: str
+    edit: bool = False
+
+
+@dataclass(frozen=True)
+class Replay:
+    """Run one block. `redraw`: store the race noise it consumed, drawn again from its state."""
+
+    redraw: bool = True
+
+
+@dataclass(frozen=True)
+class Read:
+    """Read the outputs of the last block."""
+
+
+@dataclass(frozen=True)
+class Eager:
+    """Run the named inputs outside the recording, and store the outputs like a read."""
+
+    inputs: str
+
+
+@dataclass(frozen=True)
+class Poison:
+    """Overwrite a buffer with value 0 or 1 of its role's poison (drive.POISON)."""
+
+    buffer: str
+    which: int
+
+
+@dataclass(frozen=True)
+class Observe:
+    """Store the content and the address of a buffer."""
+
+    buffer: str
+
+
+@dataclass(frozen=True)
+class Reread:
+    """Store what the tensors returned by the read before `reads_ago` further ones hold now."""
+
+    reads_ago: int
+
+
+@dataclass(frozen=True)
+class Ask:
+    """Ask a gate about facts."""
+
+    facts: Mapping[str, Any]
+
+
+Command: TypeAlias = Reseed | Load | Replay | Read | Eager | Poison | Observe | Reread | Ask
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One case of one check: what to build, what to load, what to do.
+
+    case names it in reports. confirm holds the commands of stage two, played on the same subject
+    when stage one was alarmed. notes: plain values the check needs to judge the history.
+    """
+
+    check: str
+    case: str
+    setting: Setting
+    inputs: Mapping[str, Tensors] = field(default_factory=dict)
+    commands: tuple[Command, ...] = ()
+    confirm: tuple[Command, ...] = ()
+    notes: Mapping[str, Any] = field(default_factory=dict)
+
+
+def block(inputs: str, *, edit: bool = False, redraw: bool = True) -> tuple[Command, ...]:
+    """Load, replay, read: one block."""
+    return (Load(inputs, edit), Replay(redraw), Read())
+
+
+def repeated(count: int, *, redraw: bool = False) -> tuple[Command, ...]:
+    """Replay what is loaded `count` times, reading every block."""
+    return (Replay(redraw), Read()) * count

@@ -1,0 +1,189 @@
+"""Abilities to plans, plans to histories, histories to verdicts."""
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from .budget import Ledger
+from .checks import ALL, named
+from .context import Context, Workload
+from .drive import Driver, MalformedError
+from .environment import environment
+from .history import History
+from .loading import AdapterError, CannotServeError, build
+from .margin import ARITHMETIC
+from .protocol import Factory, Setting, Subject
+from .script import Plan
+from .verdict import Pending, Verdict, errored, not_applicable, unknown
+
+COMBINATIONS = (("dflash", "none"), ("dspark", "race"), ("dspark", "counter"))
+
+
+@dataclass(frozen=True)
+class Result:
+    """One check on one case: what was answered, how long it took, and what was seen."""
+
+    check: str
+    combination: str
+    case: str
+    verdict: Verdict
+    seconds: float
+    history: History | None = None
+
+
+@dataclass
+class Trial:
+    """One run over a subject.
+
+    reproduce: the command line that repeats the run. keep: whether results hold their histories.
+    """
+
+    factory: Factory
+    context: Context
+    reproduce: str = ""
+    ledger: Ledger = field(default_factory=Ledger)
+    keep: bool = False
+    checks: tuple[ModuleType, ...] = ALL
+    combinations: tuple[tuple[str, str], ...] = COMBINATIONS
+
+    def run(self, progress: Callable[[str], None] = lambda _: None) -> Iterator[Result]:
+        """Judge every combination of abilities by every check; results come as they are found."""
+        for family, dialect in self.combinations:
+            context = replace(self.context, family=family, dialect=dialect)
+            probed = self.probe(context)
+            for check in self.checks:
+                progress(f"{context.label}: {check.NAME}")
+                if isinstance(probed, Verdict):
+                    yield Result(check.NAME, context.label, "-", probed, 0.0)
+                else:
+                    yield from self.judge(check, probed)
+
+    def probe(self, context: Context) -> Context | Verdict:
+        """Build a small subject to learn the abilities and buffers of a combination."""
+        material = context.workload.material(context.seed, 61, torch.float32)
+        setting = context.setting(material, drafts=3, buckets=(4, 8))
+        try:
+            abilities = tuple(build(self.factory, placed(setting)).describe()["abilities"])
+            context = replace(context, abilities=abilities)
+            setting["forward"] = context.forward
+            subject: Any = build(self.factory, placed(setting))
+            if "BUFFERS" not in abilities:
+                return context
+            roles = {name: str(entry["role"]) for name, entry in subject.buffers().items()}
+            return replace(context, buffers=roles)
+        except CannotServeError as error:
+            return not_applicable(str(error))
+        except AdapterError as error:
+            return errored(str(error))
+        except Exception as error:  # noqa: BLE001 - whatever a subject raises is its verdict
+            return errored(f"{type(error).__name__}: {error}")
+
+    def judge(self, check: ModuleType, context: Context) -> Iterator[Result]:
+        """One check on all its cases."""
+        lacking = [need for need in check.NEEDS if need not in context.abilities]
+        if lacking:
+            verdict = not_applicable(f"the subject does not claim {', '.join(lacking)}")
+            yield Result(check.NAME, context.label, "-", verdict, 0.0)
+            return
+        plans = check.plans(context)
+        if not plans:
+            verdict = not_applicable("it needs designed input: run it with --workload synthetic")
+            yield Result(check.NAME, context.label, "-", verdict, 0.0)
+        for plan in plans:
+            start = time.perf_counter()
+            history, verdict = self.case(check, plan, context)
+            seconds = time.perf_counter() - start
+            kept = history if self.keep else None
+            yield Result(check.NAME, context.label, plan.case, verdict, seconds, kept)
+
+    def case(
+        self, check: ModuleType, plan: Plan, context: Context
+    ) -> tuple[History | None, Verdict]:
+        """Build, play, judge; stage two on the same subject when stage one was alarmed."""
+        try:
+            subject = build(self.factory, placed(plan.setting))
+        except CannotServeError as error:
+            return None, not_applicable(str(error))
+        except Exception as error:  # noqa: BLE001 - a subject that cannot be built has errored
+            return None, errored(f"building it raised {type(error).__name__}: {error}")
+        history = self.opened(plan, subject, context)
+        driver = Driver(subject, plan, history)
+        self.play(driver, history, plan.commands)
+        verdict = judged(check, history, self.ledger)
+        if isinstance(verdict, Pending):
+            history.stages = 2
+            history.events.append({"verb": "stage", "reason": verdict.reason})
+            self.play(driver, history, plan.confirm)
+            verdict = judged(check, history, self.ledger)
+        if isinstance(verdict, Pending):
+            return history, unknown(f"stage two did not decide: {verdict.reason}")
+        return history, verdict
+
+    def opened(self, plan: Plan, subject: Subject, context: Context) -> History:
+        """An empty history of a plan on a subject."""
+        described = dict(subject.describe())
+        described.setdefault("stages", f"torch-{context.device.split(':')[0]}")
+        return History(
+            check=plan.check,
+            case=plan.case,
+            setting=plan.setting,
+            inputs=plan.inputs,
+            notes=plan.notes,
+            description=described,
+            environment=environment(context.device),
+            reproduce=self.reproduce,
+        )
+
+    def play(self, driver: Driver, history: History, commands: Iterable[Any]) -> None:
+        """Play commands; what the subject raises ends the history and is kept in it."""
+        try:
+            driver.play(commands)
+        except MalformedError as error:
+            history.error = str(error)
+        except Exception as error:  # noqa: BLE001 - whatever a subject raises is its verdict
+            history.error = f"{type(error).__name__}: {error}"
+
+
+def placed(setting: Setting) -> dict[str, Any]:
+    """The setting with its weights on its device, in new memory: the judge keeps its own."""
+    return {
+        name: value.to(setting["device"], copy=True) if isinstance(value, torch.Tensor) else value
+        for name, value in setting.items()
+    }
+
+
+def judged(check: ModuleType, history: History, ledger: Ledger) -> Verdict | Pending:
+    """One check's answer on a history; an error of the subject comes first."""
+    if history.error:
+        return errored(history.error)
+    if history.description["stages"] not in ARITHMETIC:
+        return errored(
+            f"stages are {history.description['stages']!r}, required: one of {sorted(ARITHMETIC)}"
+        )
+    answer: Verdict | Pending = check.check(history, ledger)
+    return answer
+
+
+def judge_again(history: History, ledger: Ledger) -> Verdict:
+    """Judge a stored history; one that lacks its second stage stays unknown."""
+    answer = judged(named(history.check), history, ledger)
+    if isinstance(answer, Pending):
+        return unknown(f"stage one was alarmed and no fresh draws are stored: {answer.reason}")
+    return answer
+
+
+def workload_named(name: str) -> Workload:
+    """The workload of that name, imported only when asked for."""
+    if name == "synthetic":
+        from ..workloads.synthetic import Synthetic  # noqa: PLC0415
+
+        return Synthetic()
+    if name == "smollm2":
+        from ..workloads import smollm2  # noqa: PLC0415
+
+        return smollm2.workload()
+    raise ValueError(f"workload is {name!r}, required: 'synthetic' or 'smollm2'")
