@@ -1,0 +1,16 @@
+"""Deliberate bugs, each with its story and the check that must kill it, and healthy controls.
+
+arithmetic  wrong numbers in one stage
+memory      buffers that are stale, moved, shared or left unwritten
+capture     what a recording froze, or a recording that never runs
+gate        a decision that folds when it must not
+controls    correct but different samplers, which every check must pass
+"""
+
+from .arithmetic import SPECIMENS as ARITHMETIC
+from .capture import SPECIMENS as CAPTURE
+from .gate import SPECIMENS as GATE
+from .memory import SPECIMENS as MEMORY
+from .specimen import Specimen
+
+SPECIMENS: tuple[Specimen, ...] = (*ARITHMETIC, *MEMORY, *CAPTURE, *GATE)
