@@ -16,7 +16,7 @@ _HOMES = {
     "Verdict": ".judge.verdict",
     "ViolationRuntimeError": ".judge.verdict",
 }
-__all__ = list(_HOMES)  # noqa: PLE0605 - the names are resolved on first use
+__all__ = list(_HOMES)
 
 
 def __getattr__(name: str) -> Any:

@@ -110,9 +110,9 @@ def verify(
     except CannotServeError as error:
         console.print(f"not applicable: {error}")
         raise typer.Exit(UNKNOWN) from error
-    reproduce = " ".join(
-        ["draftproof", "verify", "--subject", shlex.quote(subject), "--engine", engine]
-        + ["--workload", workload, "--profile", profile, "--seed", str(seed)]
+    reproduce = (
+        f"draftproof verify --subject {shlex.quote(subject)} --engine {engine} "
+        f"--workload {workload} --profile {profile} --seed {seed}"
     )
     context = Context("dspark", "counter", device, engine, seed, PROFILES[profile], source)
     trial = Trial(

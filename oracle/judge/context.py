@@ -33,20 +33,14 @@ PROFILES = {
 }
 
 
-class Material(Protocol):
-    """Weights a sampler borrows: head [W, D], w1 and w2 [V, R], and V."""
+@dataclass(frozen=True)
+class Material:
+    """What a sampler borrows: head [W, D], Markov factors w1 [V, R] and w2 [V, R], and V."""
 
-    @property
-    def head(self) -> torch.Tensor: ...
-
-    @property
-    def w1(self) -> torch.Tensor: ...
-
-    @property
-    def w2(self) -> torch.Tensor: ...
-
-    @property
-    def vocabulary(self) -> int: ...
+    head: torch.Tensor
+    w1: torch.Tensor
+    w2: torch.Tensor
+    vocabulary: int
 
 
 class Workload(Protocol):
@@ -71,6 +65,17 @@ class Workload(Protocol):
         *,
         sharpen: bool = True,
     ) -> tuple[torch.Tensor, torch.Tensor]: ...
+
+
+@dataclass(frozen=True)
+class Size:
+    """Sizes of one case: B or Bmax, K, V, padding rows of the head (W - V), dtype of the head."""
+
+    rows: int
+    drafts: int
+    vocabulary: int
+    padding: int = 0
+    dtype: torch.dtype = torch.float32
 
 
 @dataclass(frozen=True)

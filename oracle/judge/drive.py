@@ -145,9 +145,9 @@ class Driver:
 
     def replay(self, command: Replay) -> dict[str, Any]:
         """Run one block and store the noise it drew, as far as the subject shows its state."""
-        return self.around(self.subject.replay, command.redraw)
+        return self.around(self.subject.replay, redraw=command.redraw)
 
-    def around(self, run: Any, redraw: bool) -> dict[str, Any]:
+    def around(self, run: Any, *, redraw: bool) -> dict[str, Any]:
         """Call `run` between two looks at path and noise state."""
         before = {"path": self.path(), "noise": self.noise()}
         run()
@@ -204,8 +204,10 @@ class Driver:
         if tensor.dtype == torch.uint8 and value < 0:
             value = 249 + command.which
         tensor.fill_(value)
-        took = torch.equal(stored(tensor).nan_to_num(nan=-1.5), torch.full(
-            tensor.shape, value, dtype=tensor.dtype).nan_to_num(nan=-1.5))
+        took = torch.equal(
+            stored(tensor).nan_to_num(nan=-1.5),
+            torch.full(tensor.shape, value, dtype=tensor.dtype).nan_to_num(nan=-1.5),
+        )
         if not took:
             raise MalformedError(f"buffer {command.buffer!r} did not keep what was written to it")
         return {"buffer": command.buffer, "which": command.which}

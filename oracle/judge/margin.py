@@ -42,7 +42,8 @@ ARITHMETIC = {
 def spacing(values: Floats, dtype: str) -> Floats:
     """Distance between neighbouring numbers of `dtype` at each value (one ulp)."""
     _, exponent = np.frexp(np.abs(values))
-    return np.ldexp(1.0, np.maximum(exponent - SIGNIFICAND[dtype], LOWEST_EXPONENT[dtype]))
+    lowest = np.maximum(exponent - SIGNIFICAND[dtype], LOWEST_EXPONENT[dtype])
+    return np.asarray(np.ldexp(1.0, lowest), dtype=np.float64)
 
 
 def finite(values: Floats) -> Floats:
@@ -78,14 +79,15 @@ def product(hidden: Floats, weight: Floats, dtype: str) -> Floats:
     magnitudes = left @ right.T
     terms = left.shape[-1]
     accumulated = terms * UNIT / (1 - terms * UNIT) * magnitudes
-    return accumulated + spacing(finite(hidden) @ finite(weight).T, dtype)
+    rounded = spacing(finite(hidden) @ finite(weight).T, dtype)
+    return np.asarray(accumulated + rounded, dtype=np.float64)
 
 
 def step(base_bound: Floats, bias_bound: Floats, logits: Floats, dtype: str) -> Floats:
     """P2: bound on the step logits, given bounds on base and bias; zero when both are exact."""
     inherited = base_bound + bias_bound
     rounded = inherited + spacing(finite(logits), "float32") + spacing(finite(logits), dtype)
-    return np.where(inherited > 0, rounded, 0.0)
+    return np.asarray(np.where(inherited > 0, rounded, 0.0), dtype=np.float64)
 
 
 def key_bounds(
@@ -128,4 +130,5 @@ def near_tie_rate(law: Floats, window: float) -> Floats:
     """
     stretch = np.expm1(window)
     others = 1.0 - law
-    return (law * stretch * others / (1.0 + stretch * others)).sum(axis=-1)
+    tied = law * stretch * others / (1.0 + stretch * others)
+    return np.asarray(tied.sum(axis=-1), dtype=np.float64)

@@ -83,7 +83,7 @@ def summary(check: Any, results: Sequence[Result]) -> dict[str, Any]:
         "claim": check.CLAIM,
         "verdict": worst(r.verdict.outcome for r in results).value,
         "used": sum(r.verdict.used for r in results),
-        "unit": sorted(units)[0] if units else "cases",
+        "unit": min(units) if units else "cases",
         "smallest_detectable_effect": weakest,
         "seconds": round(sum(r.seconds for r in results), 4),
         "cases": [case_document(r) for r in results],
@@ -148,7 +148,7 @@ def failure(group: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]], run: R
     lines += [f"  {escape(text)}" for text in case["evidence"].get("mismatches", [])[1:3]]
     if len(group) > 1:
         others = ", ".join(f"{r['check']} {c['combination']} {c['case']}" for r, c in group[1:4])
-        more = f" and {len(group) - 4} more" if len(group) > 4 else ""  # noqa: PLR2004
+        more = f" and {len(group) - 4} more" if len(group) > 4 else ""
         lines += ["", escape(f"the same in: {others}{more}")]
     again = f"{run.reproduce} --check '{row['check']}' --only {case['combination']}"
     lines += ["", f"[bold]again:[/] {escape(again)}"]

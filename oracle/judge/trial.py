@@ -179,11 +179,14 @@ def judge_again(history: History, ledger: Ledger) -> Verdict:
 def workload_named(name: str) -> Workload:
     """The workload of that name, imported only when asked for."""
     if name == "synthetic":
-        from ..workloads.synthetic import Synthetic  # noqa: PLC0415
+        from ..workloads.synthetic import Synthetic
 
         return Synthetic()
     if name == "smollm2":
-        from ..workloads import smollm2  # noqa: PLC0415
+        from ..workloads import real
 
-        return smollm2.workload()
+        try:
+            return real.workload()
+        except real.MissingError as error:
+            raise CannotServeError(str(error)) from error
     raise ValueError(f"workload is {name!r}, required: 'synthetic' or 'smollm2'")

@@ -16,6 +16,7 @@ class Commit(NamedTuple):
     commit_len: torch.Tensor
     new_seq_len: torch.Tensor
     out_tokens: torch.Tensor
+    flags: torch.Tensor
 
 
 def accept_greedy(
@@ -29,21 +30,26 @@ def accept_greedy(
     candidates [B, K + 1] int64 = anchor, drafts; target_logits [B, K + 1, V], row t the law after
     candidate t; verify_len [B] int64 in [0, K + 1], how many rows were verified; prefix_len [B]
     int64. Accepted drafts past verify_len - 1 are cut, and the bonus is the target's token at the
-    cut. verify_len 0 commits nothing and has bonus -1. out_tokens [B, K + 1] holds the accepted
-    drafts, then the bonus, then -1.
+    cut. verify_len 0 commits nothing and has bonus -1. A NaN in a row that decided anything, up to
+    the one the bonus comes from, flags the request 1, and nothing of it is committed. out_tokens
+    [B, K + 1] holds the accepted drafts, then the bonus, then -1.
     """
     predicted = winner(target_logits.to(torch.float64))
     agrees = candidates[:, 1:] == predicted[:, :-1]
     accepted = agrees.to(torch.int64).cumprod(dim=1).sum(dim=1)
-    verified = verify_len > 0
-    cap = (verify_len - 1).clamp(min=0)
-    correct_len = torch.minimum(accepted, cap)
-    bonus = predicted.gather(1, correct_len.unsqueeze(1)).squeeze(1)
-    bonus = torch.where(verified, bonus, -1)
-    trim = torch.where(verified, accepted - correct_len, 0)
-    commit_len = torch.where(verified, correct_len + 1, 0)
     slots = torch.arange(candidates.shape[1]).unsqueeze(0)
-    shifted = torch.cat([candidates[:, 1:], bonus.unsqueeze(1)], dim=1)
-    at_bonus = torch.where(slots == correct_len.unsqueeze(1), bonus.unsqueeze(1), shifted)
-    out_tokens = torch.where(slots < commit_len.unsqueeze(1), at_bonus, -1)
-    return Commit(correct_len, bonus, trim, commit_len, prefix_len + commit_len, out_tokens)
+    cap = (verify_len - 1).clamp(min=0)
+    reached = torch.minimum(accepted, cap)
+    has_nan = target_logits.isnan().any(dim=2)
+    broken = (has_nan & (slots <= reached.unsqueeze(1))).any(dim=1) & (verify_len > 0)
+    commits = (verify_len > 0) & ~broken
+    own_token = predicted.gather(1, reached.unsqueeze(1)).squeeze(1)
+    bonus = torch.where(commits, own_token, -1)
+    correct_len = torch.where(commits, reached, 0)
+    trim = torch.where(commits, accepted - reached, 0)
+    commit_len = torch.where(commits, reached + 1, 0)
+    drafts_then_any = torch.cat([candidates[:, 1:], bonus.unsqueeze(1)], dim=1)
+    with_bonus = torch.where(slots == correct_len.unsqueeze(1), bonus.unsqueeze(1), drafts_then_any)
+    out_tokens = torch.where(slots < commit_len.unsqueeze(1), with_bonus, -1)
+    new_seq_len = prefix_len + commit_len
+    return Commit(correct_len, bonus, trim, commit_len, new_seq_len, out_tokens, broken)

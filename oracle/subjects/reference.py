@@ -23,7 +23,7 @@ class Reference:
 
     def describe(self) -> Mapping[str, Any]:
         """Name and abilities; DFLASH draws nothing and keeps nothing."""
-        abilities = ("FLAGS", "GATES")
+        abilities: tuple[str, ...] = ("FLAGS", "GATES")
         if self.setting["family"] == "dspark":
             abilities += ("DRAWS", "CLAIMS", "NOISE")
         return {"name": "reference", "abilities": abilities}

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 import torch
 
+from ..judge.context import Material
+
 GRID = 0.25
 LARGEST_TOP_K = 2**30
 TEMPERATURES = (1.0, 0.7, 0.3, 1.5, 50.0, 3e-6, 0.0, 1e-7)
@@ -25,16 +27,6 @@ def generator(seed: int, purpose: str) -> torch.Generator:
 def grid(source: torch.Generator, shape: tuple[int, ...], largest: int) -> torch.Tensor:
     """Random multiples of GRID in [-largest GRID, largest GRID], float32."""
     return GRID * torch.randint(-largest, largest + 1, shape, generator=source).float()
-
-
-@dataclass(frozen=True)
-class Material:
-    """What a sampler borrows: head [W, D], Markov factors w1 [V, R] and w2 [V, R], and V."""
-
-    head: torch.Tensor
-    w1: torch.Tensor
-    w2: torch.Tensor
-    vocabulary: int
 
 
 @dataclass(frozen=True)

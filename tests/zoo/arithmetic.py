@@ -120,7 +120,7 @@ SPECIMENS = (
         "deepseek-ai/DeepSpec#31",
         COUNTER,
         "equality",
-        "draft law",
+        "draft_law",
         "one sampled row",
     ),
     Specimen(
@@ -131,7 +131,7 @@ SPECIMENS = (
         "Adibvafa/CodonTransformer#20",
         COUNTER,
         "coupled",
-        "draft law",
+        "draft_law",
         "7,000 draws with known noise",
     ),
     Specimen(
@@ -142,7 +142,7 @@ SPECIMENS = (
         "vllm-project/vllm#45996",
         COUNTER,
         "spike",
-        "draft law",
+        "draft_law",
         "V > 700",
     ),
     Specimen(
@@ -174,7 +174,7 @@ SPECIMENS = (
         "so only its draws can tell.",
         "z-lab/dflash#74",
         COUNTER,
-        "draft law",
+        "draft_law",
         "equality",
         "100,000 draws at V = 16",
     ),

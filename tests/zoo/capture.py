@@ -5,7 +5,7 @@ from typing import Any
 
 from torch import Tensor
 
-from impl.proposer import Parts
+from impl.assembly import Parts
 from impl.runner import Runner, run_block
 from impl.stages import Stages
 from impl.subject import factory

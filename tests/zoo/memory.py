@@ -6,7 +6,8 @@ from typing import Any
 
 from torch import Tensor
 
-from impl.proposer import Parts, Proposer
+from impl.assembly import Parts
+from impl.proposer import Proposer
 from impl.sampler import READ, Admitted, DraftSampler
 from impl.subject import factory
 
@@ -50,7 +51,8 @@ class Rebinds(DraftSampler):
         """Rebind the temperature, then stage into the new tensor."""
         held = self.buffers
         fresh = held["temperature"].clone()
-        held._by_name["temperature"] = fresh  # noqa: SLF001
+        self.captured = [*getattr(self, "captured", []), held["temperature"]]
+        held._by_name["temperature"] = fresh
         held.all = tuple(
             replace(buffer, tensor=fresh) if buffer.name == "temperature" else buffer
             for buffer in held.all

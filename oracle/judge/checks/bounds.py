@@ -27,9 +27,7 @@ def designed(context: Context, scale: float) -> tuple[Any, torch.Tensor, torch.T
     return material, head, material.w1.abs() + 0.25
 
 
-def plan(
-    context: Context, case: str, head: torch.Tensor, allowed: torch.Tensor, flag: int
-) -> Plan:
+def plan(context: Context, case: str, head: torch.Tensor, allowed: torch.Tensor, flag: int) -> Plan:
     """One case: the same weights for greedy, hot and cold rows."""
     material, _, w1 = designed(context, 8.0)
     setting = context.setting(material, drafts=DRAFTS, buckets=(4, ROWS))

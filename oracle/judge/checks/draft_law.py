@@ -9,44 +9,52 @@ import torch
 from ...reference import choice, draft, law, logits
 from .. import significance
 from ..budget import Ledger
-from ..context import Context, as_inputs, constant
+from ..context import Context, Size, as_inputs, constant
 from ..coupling import dtype_of
 from ..history import History
 from ..script import Command, Load, Plan, Read, Replay
 from ..significance import CASE_ALARM, STAGES, Fit, Pools
 from ..verdict import Pending, Verdict, holds, unknown, violated
 
-NAME = "draft law"
+NAME = "draft_law"
+LEDGER = "draw law"
 TITLE = "Gumbel law: chi-square goodness of fit"
 CLAIM = "Sampled tokens follow softmax(step logits / T), each step given the token before it."
 NEEDS = ("DRAWS",)
 
-DRAFTS, VOCABULARY, TEMPERATURE, EVERY_ID = 3, 16, 1.0, 2**30
+VOCABULARY, DRAFTS, EVERY_ID = 16, 3, 2**30
 # Stage two draws this many times as many as stage one (99 % power over both stages).
 CONFIRMATION = 1.6
 
 
-def plan(context: Context) -> Plan:
+def size_of(context: Context) -> Size:
+    """One step at the real vocabulary, a block of three at a small one."""
+    if context.workload.real:
+        return Size(rows=64, drafts=1, vocabulary=0)
+    return Size(rows=context.profile.law_rows, drafts=DRAFTS, vocabulary=VOCABULARY)
+
+
+def plan(context: Context, size: Size, replays: int, temperature: float = 1.0) -> Plan:
     """Every row the same request; stage two repeats it with fresh noise, same recording."""
-    real = context.workload.real
-    rows = 64 if real else context.profile.law_rows
-    replays = 32 if real else context.profile.law_replays
-    drafts = 1 if real else DRAFTS
-    material = context.workload.material(context.seed, VOCABULARY, torch.float32)
+    rows, drafts = size.rows, size.drafts
+    material = context.workload.material(context.seed, size.vocabulary, size.dtype, size.padding)
     setting = context.setting(material, drafts=drafts, buckets=(rows,))
     one, anchor = context.workload.rows(context.seed, material, 1, drafts, sharpen=False)
     hidden = one.expand(rows, -1, -1).clone()
-    heat, top_k = constant(rows, TEMPERATURE, EVERY_ID)
+    heat, top_k = constant(rows, temperature, EVERY_ID)
     inputs = {"x": as_inputs(setting, hidden, anchor.expand(rows).clone(), heat, top_k)}
     run: tuple[Command, ...] = (Replay(redraw=False), Read())
     first = (Load("x"), *run * replays)
     second = run * math.ceil(replays * CONFIRMATION)
-    return Plan(NAME, f"V = {material.vocabulary}, T = 1", setting, inputs, first, second)
+    case = f"V = {material.vocabulary}, T = {temperature:g}"
+    notes = {"temperature": temperature}
+    return Plan(NAME, case, setting, inputs, first, second, notes)
 
 
 def plans(context: Context) -> list[Plan]:
     """One case a combination; it holds one test a step."""
-    return [plan(context)]
+    replays = 32 if context.workload.real else context.profile.law_replays
+    return [plan(context, size_of(context), replays)]
 
 
 def tables(history: History) -> list[np.ndarray]:
@@ -56,10 +64,11 @@ def tables(history: History) -> list[np.ndarray]:
     base = logits.base_logits(rows, setting["head"], setting["vocabulary"])[0]
     bias = draft.vanilla(setting["w1"], setting["w2"])
     dtype, anchor = dtype_of(setting["step_dtype"]), inputs["anchor"][:1]
+    heat = choice.clamped(inputs["temperature"][:1])
     if setting["drafts"] == 1:
         step = choice.step_logits(base[:1], bias(anchor), dtype)
-        return [choice.law(step, torch.tensor([TEMPERATURE])).numpy()]
-    steps = law.transitions(base, bias, TEMPERATURE, dtype)
+        return [choice.law(step, heat).numpy()]
+    steps = law.transitions(base, bias, float(heat), dtype)
     joint = law.pair_laws(steps, int(anchor))
     return [joint[0][int(anchor)][None].numpy(), *(table.numpy() for table in joint[1:])]
 
@@ -74,9 +83,7 @@ def counts(history: History, stage: int) -> list[np.ndarray]:
     blocks = [e["outputs"]["tokens"] for e in history.events[start:stop] if e["verb"] == "read"]
     tokens = torch.cat(blocks).numpy()
     cells = [tokens[:, 0]]
-    cells += [
-        tokens[:, k - 1] * vocabulary + tokens[:, k] for k in range(1, tokens.shape[1])
-    ]
+    cells += [tokens[:, k - 1] * vocabulary + tokens[:, k] for k in range(1, tokens.shape[1])]
     sizes = [vocabulary] + [vocabulary**2] * (len(cells) - 1)
     return [np.bincount(c, minlength=size) for c, size in zip(cells, sizes, strict=True)]
 
@@ -131,10 +138,10 @@ def check(history: History, ledger: Ledger) -> Verdict | Pending:
         step, _, fit = alarmed[0]
         return Pending(f"step {step}: {fit.statistic} p = {fit.p_value:.2g} below {fit.level}")
     if alarmed:
-        step, pools, fit = alarmed[0]
+        step, _, fit = alarmed[0]
         return violated(
             f"tokens of step {step} do not follow the law: {fit.statistic} = {fit.value:.6g} on "
-            f"{fit.degrees} degrees, p = {fit.p_value:.2g} on fresh draws, required >= {fit.level}",
+            f"{fit.degrees} degrees, p = {max(fit.p_value, 1e-300):.2g} on fresh draws, required >= {fit.level}",
             draws,
             unit="draws",
             fits=evidence,

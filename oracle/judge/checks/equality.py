@@ -1,5 +1,7 @@
 """Token parity: the reference draws the same tokens from the same noise."""
 
+from typing import Any
+
 import torch
 
 from ...reference import choice
@@ -65,9 +67,7 @@ def plans(context: Context) -> list[Plan]:
         )
     if context.forward == "backbone":
         cases.append(
-            plan(
-                context, "own draft model", "float32", vocabulary=97, drafts=3, forward="backbone"
-            )
+            plan(context, "own draft model", "float32", vocabulary=97, drafts=3, forward="backbone")
         )
     return cases
 
@@ -126,11 +126,10 @@ def check(history: History, _ledger: Ledger) -> Verdict:
     return holds("all tokens equal the reference's", judged, effect, "draws")
 
 
-def claims(history: History, event: dict[str, object]) -> str:
+def claims(history: History, event: dict[str, Any]) -> str:
     """A sentence when flags or exported parameters differ from the inputs, else ''."""
     outputs = event["outputs"]
-    assert isinstance(outputs, dict)
-    inputs = history.inputs[str(event["inputs"])]
+    inputs = history.inputs[event["inputs"]]
     if "flags" in outputs and bool((outputs["flags"] != choice.SOUND).any()):
         return f"flags: observed {outputs['flags'].unique().tolist()}, required 0 on sound rows"
     if "greedy" in outputs:
@@ -146,13 +145,12 @@ def claims(history: History, event: dict[str, object]) -> str:
     return ""
 
 
-def pre_bias(illegal: int, history: History, event: dict[str, object]) -> str:
+def pre_bias(illegal: int, history: History, event: dict[str, Any]) -> str:
     """Recognise kept logits that hold the base logits, before the bias was added."""
     outputs = event["outputs"]
-    assert isinstance(outputs, dict)
     if not illegal or "step_logits" not in outputs:
         return ""
-    walked = walk(history.setting, history.inputs[str(event["inputs"])], outputs)
+    walked = walk(history.setting, history.inputs[event["inputs"]], outputs)
     if (as_numpy(outputs["step_logits"]) == walked.base).all():
         return " (the kept logits are the base logits, before the bias)"
     return ""

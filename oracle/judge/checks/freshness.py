@@ -8,7 +8,7 @@ import torch
 
 from ..attribution import stale_field
 from ..budget import SHARES, Ledger
-from ..context import Context, as_inputs, constant, query_rows, without
+from ..context import Context, Size, as_inputs, constant, query_rows, without
 from ..coupling import Walk, walk
 from ..history import History
 from ..margin import ARITHMETIC
@@ -22,7 +22,7 @@ TITLE = "stale buffer after replay: inputs and noise"
 CLAIM = "A replay uses what was loaded for it: hidden states, anchor, temperature, top_k, noise."
 NEEDS: tuple[str, ...] = ()
 
-ROWS, DRAFTS, VOCABULARY = 8, 3, 64
+SIZE = Size(rows=8, drafts=3, vocabulary=64)
 EVERY_ID = 2**30
 COLD, HOT = 1e-5, 50.0
 
@@ -50,20 +50,21 @@ STEPS = (
 )
 
 
-def plan(context: Context, forward: str) -> Plan:
+def plan(context: Context, forward: str, size: Size = SIZE) -> Plan:
     """A chain of loads of which each changes one field, some by editing tensors in place."""
-    material = context.workload.material(context.seed, VOCABULARY, torch.float32)
+    rows = size.rows
+    material = context.workload.material(context.seed, size.vocabulary, size.dtype, size.padding)
     setting = context.setting(
-        material, drafts=DRAFTS, buckets=(ROWS // 2, ROWS), forward=forward
+        material, drafts=size.drafts, buckets=(rows, 2 * rows), forward=forward
     )
     queries = query_rows(setting)
-    first, anchor = context.workload.rows(context.seed, material, ROWS, queries)
-    second, _ = context.workload.rows(context.seed + 1, material, ROWS, queries)
-    greedy = as_inputs(setting, first, anchor, *constant(ROWS, HOT, 1))
-    other = as_inputs(setting, second, anchor, *constant(ROWS, HOT, 1))
+    first, anchor = context.workload.rows(context.seed, material, rows, queries)
+    second, _ = context.workload.rows(context.seed + 1, material, rows, queries)
+    greedy = as_inputs(setting, first, anchor, *constant(rows, HOT, 1))
+    other = as_inputs(setting, second, anchor, *constant(rows, HOT, 1))
     moved = without(other, anchor=(anchor + 1) % material.vocabulary)
-    hot = without(moved, top_k=torch.full((ROWS,), EVERY_ID))
-    cold = without(hot, temperature=torch.full((ROWS,), COLD))
+    hot = without(moved, top_k=torch.full((rows,), EVERY_ID))
+    cold = without(hot, temperature=torch.full((rows,), COLD))
     field = "hidden" if forward == "given" else "context"
     again = without(moved, **{field: greedy[field]})
     inputs: dict[str, Tensors] = {
@@ -127,9 +128,7 @@ def is_spread(walked: Walk, tokens: torch.Tensor, _: torch.Tensor | None) -> tup
     return bool((behind(walked, tokens) > 0).any()), chance_of_argmax(walked)
 
 
-def is_other(
-    walked: Walk, tokens: torch.Tensor, before: torch.Tensor | None
-) -> tuple[bool, float]:
+def is_other(walked: Walk, tokens: torch.Tensor, before: torch.Tensor | None) -> tuple[bool, float]:
     """Whether two replays of the same load differ, and how likely a correct one repeats."""
     return before is None or not torch.equal(tokens, before), chance_of_repeat(walked)
 

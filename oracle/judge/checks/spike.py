@@ -50,8 +50,8 @@ def plans(context: Context) -> list[Plan]:
     """One sweep a dtype of the profile (the first alone in smoke)."""
     if context.workload.real:
         return []
-    names = context.profile.dtypes[:1] if context.profile.name == "smoke" else (
-        context.profile.dtypes
+    names = (
+        context.profile.dtypes[:1] if context.profile.name == "smoke" else (context.profile.dtypes)
     )
     return [plan(context, getattr(torch, name)) for name in names]
 
@@ -80,6 +80,8 @@ def check(history: History, _ledger: Ledger) -> Verdict:
         step, token = (~seen).nonzero()[0].tolist()
         return violated(f"id {token} was never made the winner at step {step}", used, "draws")
     return holds(
-        f"all {vocabulary} ids won at all {DRAFTS} steps", used, "one id that is never drawn",
+        f"all {vocabulary} ids won at all {DRAFTS} steps",
+        used,
+        "one id that is never drawn",
         "draws",
     )

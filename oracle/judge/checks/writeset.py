@@ -5,7 +5,7 @@ from typing import Any
 import torch
 
 from ..budget import Ledger
-from ..context import Context, as_inputs, query_rows
+from ..context import Context, Size, as_inputs, query_rows
 from ..history import History
 from ..protocol import NEUTRAL
 from ..script import Command, Load, Observe, Plan, Poison, Read, Replay, Reseed
@@ -17,24 +17,30 @@ TITLE = "stale buffer after replay: poison, by name"
 CLAIM = "No buffer's old content reaches a block; outputs are rewritten, pads neutral, in place."
 NEEDS = ("BUFFERS",)
 
-ROWS, BUCKET, DRAFTS, VOCABULARY, SEED = 5, 8, 3, 61, 20
+SIZE = Size(rows=8, drafts=3, vocabulary=61)
+SEED = 20
 
 
 def plans(context: Context) -> list[Plan]:
+    """One case, which goes through every buffer."""
+    return [plan(context)]
+
+
+def plan(context: Context, size: Size = SIZE) -> Plan:
     """A baseline, then two poisoned blocks for each buffer, all from one noise state."""
-    material = context.workload.material(context.seed, VOCABULARY, torch.float32)
+    bucket, live_rows = size.rows, max(1, size.rows - 3)
+    material = context.workload.material(context.seed, size.vocabulary, size.dtype, size.padding)
     setting = context.setting(
-        material, drafts=DRAFTS, buckets=(BUCKET,), forward=context.forward
+        material, drafts=size.drafts, buckets=(bucket,), forward=context.forward
     )
-    hidden, anchor = context.workload.rows(
-        context.seed, material, BUCKET, query_rows(setting)
-    )
-    before, _ = context.workload.rows(context.seed + 1, material, BUCKET, query_rows(setting))
-    heat, top_k = mixed(BUCKET)
+    hidden, anchor = context.workload.rows(context.seed, material, bucket, query_rows(setting))
+    before, _ = context.workload.rows(context.seed + 1, material, bucket, query_rows(setting))
+    heat, top_k = mixed(bucket)
     if "NOISE" not in context.abilities:
         top_k[:] = 1
     full = as_inputs(setting, before, anchor.flip(0), heat, top_k)
-    live = as_inputs(setting, hidden[:ROWS], anchor[:ROWS], heat[:ROWS], top_k[:ROWS])
+    parts = (hidden, anchor, heat, top_k)
+    live = as_inputs(setting, *(part[:live_rows] for part in parts))
     run: tuple[Command, ...] = (Load("live"), Replay(redraw=False))
     commands: list[Command] = [Load("full"), Replay(redraw=False), Reseed(SEED), *run, Read()]
     names = [name for name, role in context.buffers.items() if role != "state"]
@@ -42,7 +48,8 @@ def plans(context: Context) -> list[Plan]:
         for which in (0, 1):
             commands += [Reseed(SEED), Poison(name, which), *run, Observe(name), Read()]
     inputs = {"full": full, "live": live}
-    return [Plan(NAME, f"{len(names)} buffers", setting, inputs, tuple(commands))]
+    notes = {"live_rows": live_rows, "bucket": bucket}
+    return Plan(NAME, f"{len(names)} buffers", setting, inputs, tuple(commands), notes=notes)
 
 
 def differing(one: dict[str, torch.Tensor], two: dict[str, torch.Tensor]) -> str:
@@ -53,7 +60,9 @@ def differing(one: dict[str, torch.Tensor], two: dict[str, torch.Tensor]) -> str
     return ""
 
 
-def complaint(seen: list[dict[str, Any]], baseline: dict[str, torch.Tensor]) -> str:
+def complaint(
+    seen: list[dict[str, Any]], baseline: dict[str, torch.Tensor], live_rows: int, bucket: int
+) -> str:
     """What one buffer's two poisoned blocks show, or ''.
 
     seen: observe and read events of both blocks, in that order.
@@ -67,11 +76,11 @@ def complaint(seen: list[dict[str, Any]], baseline: dict[str, torch.Tensor]) -> 
     if first["address"] != second["address"]:
         return f"buffer {name} was moved to other memory by a load; a recording reads the old place"
     contents = [event["content"] for event in (first, second)]
-    live = [content[:ROWS] if first["rows"] else content for content in contents]
+    live = [content[:live_rows] if first["rows"] else content for content in contents]
     if first["role"] == "output" and differing({name: live[0]}, {name: live[1]}):
         return f"buffer {name}: the replay left live rows of this output unwritten"
     if first["pad"] == "neutral":
-        pads = contents[0][ROWS:BUCKET]
+        pads = contents[0][live_rows:bucket]
         if not bool((pads == NEUTRAL[name]).all()):
             return (
                 f"buffer {name}: pad rows hold {pads.flatten()[:3].tolist()}, "
@@ -88,7 +97,7 @@ def check(history: History, _ledger: Ledger) -> Verdict:
         return unknown("the subject claims BUFFERS but lists none besides its state")
     found = []
     for start in range(0, len(groups), 4):
-        text = complaint(groups[start : start + 4], baseline)
+        text = complaint(groups[start : start + 4], baseline, **history.notes)
         if text:
             found.append((groups[start]["buffer"], text))
     used = len(groups) // 4

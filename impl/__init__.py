@@ -1,0 +1,30 @@
+"""The draft sampler that runs inside a graph. One noun of the pipeline per file.
+
+    hidden -> logits -> bias -> noise -> choice -> draft -> acceptance
+
+config      every DRAFTPROOF_ variable, parsed once
+shapes      sizes, declared and checked once
+buffers     every tensor that outlives a call: name, role, pad policy, bytes
+logits      output head: hidden states to base logits (P1)
+bias        Markov head: previous token to a correction of the next logits
+noise       race and counter: where the exponential draws of sampled rows come from
+choice      step logits (P2), key, winner, flag
+stages      one implementation of each arrow; the only place where a path is chosen
+draft       the K steps of a block: the function that is captured
+acceptance  the greedy accept, with its cut
+gate        three ordered tables: facts to a fold and a reason
+sampler     DraftSampler: admission, staging, tail hook, read
+backbone    a small real draft model
+runner      Runner: buckets, pad rows, warm-up, capture, replay
+proposer    Proposer: folded or eager, one decision a step
+assembly    plan, weights and environment to a captured proposer
+subject     the sampler behind the verbs of a judge
+graph       the engines that capture and replay
+"""
+
+from .proposer import Proposer
+from .runner import Runner
+from .sampler import DraftSampler
+from .shapes import Shapes
+
+__all__ = ["DraftSampler", "Proposer", "Runner", "Shapes"]

@@ -1,0 +1,100 @@
+"""Assembly: weights, a plan and the environment to a captured proposer.
+
+The one place that decides which objects meet; what each of them does is decided in its own file.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from .bias import MarkovHead
+from .config import Config
+from .graph import engine_for
+from .graph.engine import Engine
+from .logits import BorrowedHead
+from .noise import Noise
+from .proposer import Proposer
+from .runner import Addresses, Forward, Runner
+from .sampler import (
+    DraftSampler,
+    Plan,
+    Refusal,
+    Surroundings,
+    build_dflash_sampler,
+    build_dspark_sampler,
+    draft_for,
+    free_bytes,
+    layout_for,
+    noise_for,
+)
+from .stages import Stages, stages_for
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The types that are put together; a subclass of one replaces it."""
+
+    sampler: type[DraftSampler] = DraftSampler
+    runner: type[Runner] = Runner
+    proposer: type[Proposer] = Proposer
+
+
+def assemble(  # noqa: PLR0913  (what a proposer is made of)
+    plan: Plan,
+    lm_head: BorrowedHead,
+    markov: MarkovHead | None,
+    forward: Forward,
+    config: Config,
+    seed: int,
+    *,
+    find_engine: Callable[[torch.device, str], Engine | None] = engine_for,
+    restage: Callable[[Stages], Stages] = lambda stages: stages,
+    parts: Parts = Parts(),
+) -> Proposer:
+    """Build noise, sampler, runner and proposer, and capture; a refused tail drafts eagerly.
+
+    markov       None for DFLASH
+    seed         of the noise that the config names
+    find_engine  from a device and the config's engine name to what captures, or to None
+    restage      maps the chosen stages to those to use, folded and eager
+
+    ValueError: weights that cannot draft at all, folded or not.
+    """
+    if lm_head.weight is None:
+        raise ValueError("the output head has no dense weight; an eager block needs one too")
+    engine = find_engine(plan.device, config.engine)
+    free = free_bytes(plan.device) if config.folded_sampling == "auto" else None
+    around = Surroundings(engine, config, free, restage)
+    noise: Noise | None = None
+    tail: DraftSampler | Refusal
+    if markov is None:
+        tail = build_dflash_sampler(plan, lm_head, around, parts.sampler)
+        dialect, fold = "none", "greedy"
+    else:
+        noise = noise_for(config.noise, plan.vocabulary, seed, plan.device)
+        tail = build_dspark_sampler(plan, lm_head, markov, noise, around, parts.sampler)
+        dialect, fold = config.noise, "sampled"
+    layout = layout_for(plan, lm_head.weight, markov, dialect)
+    draft = draft_for(layout.shapes, lm_head.weight, markov, noise)
+    stages = restage(stages_for(config.stages, dialect, fold))
+
+    def weights() -> Mapping[str, Tensor | None]:
+        return {**draft.weights(), "head.weight": lm_head.weight}
+
+    runner = None
+    if isinstance(tail, DraftSampler):
+        runner = parts.runner(
+            engine,
+            layout.shapes,
+            tail.buffers,
+            forward,
+            (tail,),
+            noise=noise,
+            weights=weights,
+            strict=config.strict,
+        )
+        runner.capture()
+    addresses = Addresses(lambda: {**forward.weights(), **weights()})
+    return parts.proposer(draft, forward, layout, stages, tail, runner, addresses)

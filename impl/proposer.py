@@ -1,0 +1,230 @@
+"""Proposer: one decision a step, folded or eager, and the proposal that came of it.
+
+The eager block is the folded one, called: the same function over temporary buffers, padded to the
+same bucket so that library products see the same sizes, and moving the same noise state.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from . import gate
+from .buffers import Buffers, Layout
+from .draft import Draft
+from .gate import Decision, StepFacts
+from .runner import Addresses, Forward, Runner, run_block
+from .sampler import (
+    Admitted,
+    DraftSampler,
+    Refusal,
+)
+from .stages import Stages
+
+ASKED = Decision("eager", "eager block asked for")
+NO_BLOCK = "no block has run"
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The inputs of one step.
+
+    source   [B, Q, D] hidden states when the forward is 'given', else [B, D] target features
+    anchor   [B] int64: last committed tokens, in [0, V)
+    admitted sampling parameters after admission
+
+    ValueError: another number of rows in one of them.
+    """
+
+    source: Tensor
+    anchor: Tensor
+    admitted: Admitted
+
+    def __post_init__(self) -> None:
+        counts = [len(part) for part in (self.source, self.anchor, self.admitted.greedy)]
+        if len(set(counts)) != 1:
+            raise ValueError(
+                f"source, anchor and parameters have {counts} rows; equal counts needed"
+            )
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A drafted block; every tensor is a copy.
+
+    tokens      [B, K] int64
+    step_logits [B, K, V] step dtype, None when the tail keeps none
+    temperature [B] float32, None for a family that never samples
+    greedy      [B] bool, None likewise; a greedy row has the one-hot law of its token, whatever
+                its step logits are
+    flags       [B, K] uint8: 0 sound, 1 NaN in the step logits, 2 no finite logit
+    hidden      [B, Q, D]: the hidden states that were drafted from
+    folded      True when the block came from a replay
+    reason      the row of the step table that decided
+    bucket      rows that the block ran at, pad rows included
+    """
+
+    tokens: Tensor
+    step_logits: Tensor | None
+    temperature: Tensor | None
+    greedy: Tensor | None
+    flags: Tensor
+    hidden: Tensor
+    folded: bool
+    reason: str
+    bucket: int
+
+
+@dataclass
+class _Loaded:
+    decision: Decision
+    sampler: DraftSampler
+    rows: int
+    padded: int
+    ran: bool = False
+
+
+class Proposer:
+    """Drives a sampler and a runner, and drafts outside them when the gate says so.
+
+    draft      what is drafted from
+    forward    the draft forward
+    layout     buffers of a block that samples; an eager block allocates them for its own rows
+    stages     the arrows of such a block
+    tail       the folded sampler, or why there is none
+    runner     replays the tail, None without one
+    addresses  where the weights of an eager block lie
+    """
+
+    def __init__(
+        self,
+        draft: Draft,
+        forward: Forward,
+        layout: Layout,
+        stages: Stages,
+        tail: DraftSampler | Refusal,
+        runner: Runner | None,
+        addresses: Addresses,
+    ) -> None:
+        self.draft = draft
+        self.forward = forward
+        self.layout = layout
+        self.stages = stages
+        self.tail = tail
+        self.runner = runner
+        self.addresses = addresses
+        self._loaded: _Loaded | None = None
+        self._last: _Loaded | None = None
+
+    def load(self, batch: Batch) -> Decision:
+        """Decide, and copy a batch into the buffers that will draft it; pad rows become neutral."""
+        rows = batch.anchor.shape[0]
+        decision = gate.step(
+            StepFacts(
+                tail=self.tail.decision.fold if isinstance(self.tail, DraftSampler) else "eager",
+                recording_ran=self.runner is not None and self.runner.replayable(rows),
+                sampled_rows=self.draft.noise is not None and batch.admitted.sampled_rows,
+            )
+        )
+        self._loaded = self._load(batch, decision)
+        return decision
+
+    def run(self) -> None:
+        """Draft one block from what is loaded; again on the next call, with fresh noise.
+
+        RuntimeError: nothing is loaded, or the replay contradicts the decision.
+        """
+        self._run(self._need())
+
+    def read(self) -> Proposal:
+        """Return copies of the last block. RuntimeError: no block has run since the last load."""
+        return self._read(self._need())
+
+    def propose(self, batch: Batch) -> Proposal:
+        """Load, run and read one step."""
+        self.load(batch)
+        self.run()
+        return self.read()
+
+    def eager(self, batch: Batch) -> Proposal:
+        """Draft a batch outside the recording; what is loaded stays loaded."""
+        loaded = self._load(batch, ASKED)
+        self._run(loaded)
+        return self._read(loaded)
+
+    def path(self) -> dict[str, Any]:
+        """How the last block was drafted, and what the recordings have done so far.
+
+        Returns folded, reason (of the build when no tail was built), replays of all buckets,
+        bucket, and the kernels of its recording. Before the first block nothing is folded.
+        """
+        if self._last is None:
+            return {"folded": False, "reason": NO_BLOCK, "replays": 0, "bucket": 0, "kernels": ()}
+        last, reason = self._last, self._last.decision.reason
+        folded = last.decision.fold != "eager"
+        kernels: tuple[str, ...] = ()
+        if folded and self.runner is not None:
+            kernels = self.runner.recordings[last.padded].kernels
+        if isinstance(self.tail, Refusal) and last.decision != ASKED:
+            reason = self.tail.reason
+        return {
+            "folded": folded,
+            "reason": reason,
+            "replays": 0 if self.runner is None else self.runner.replays,
+            "bucket": last.padded,
+            "kernels": kernels,
+        }
+
+    @property
+    def buffers(self) -> Buffers | None:
+        """The static buffers of the folded tail, None without one."""
+        return self.tail.buffers if isinstance(self.tail, DraftSampler) else None
+
+    def _need(self) -> _Loaded:
+        if self._loaded is None:
+            raise RuntimeError("no batch is loaded; load one first")
+        return self._loaded
+
+    def _load(self, batch: Batch, decision: Decision) -> _Loaded:
+        rows = batch.anchor.shape[0]
+        padded = self.layout.shapes.bucket_for(rows) or rows
+        if decision.fold != "eager" and isinstance(self.tail, DraftSampler):
+            sampler = self.tail
+        else:
+            sampler = self._temporary(padded, batch.anchor.device, decision)
+        source = "hidden" if self.layout.forward == "given" else "context"
+        sampler.buffers.load(source, batch.source, padded)
+        sampler.buffers.load("anchor", batch.anchor, padded)
+        sampler.stage_sampling_params(batch.admitted, padded)
+        return _Loaded(decision, sampler, rows, padded)
+
+    def _temporary(self, rows: int, device: torch.device, decision: Decision) -> DraftSampler:
+        state = {} if self.draft.noise is None else self.draft.noise.state
+        buffers = Buffers(self.layout.for_rows(rows), device, state)
+        return DraftSampler(self.draft, self.stages, buffers, decision)
+
+    def _run(self, loaded: _Loaded) -> None:
+        if loaded.decision.fold == "eager" or self.runner is None:
+            self.addresses.check()
+            run_block(loaded.sampler.buffers, self.forward, (loaded.sampler,), loaded.padded)
+        elif (bucket := self.runner.run(loaded.rows)) != loaded.padded:
+            raise RuntimeError(f"bucket {bucket} was replayed; bucket {loaded.padded} was loaded")
+        loaded.ran = True
+        self._last = loaded
+
+    def _read(self, loaded: _Loaded) -> Proposal:
+        if not loaded.ran:
+            raise RuntimeError("no block has run since the last load; run one first")
+        held = loaded.sampler.read(loaded.rows)
+        return Proposal(
+            tokens=held["tokens"],
+            step_logits=held.get("step_logits"),
+            temperature=held.get("temperature"),
+            greedy=held.get("greedy"),
+            flags=held["flags"],
+            hidden=loaded.sampler.buffers["hidden"][: loaded.rows].clone(),
+            folded=loaded.decision.fold != "eager",
+            reason=loaded.decision.reason,
+            bucket=loaded.padded,
+        )

@@ -1,0 +1,72 @@
+"""Stages: one implementation of each arrow, and the only place where a path is chosen.
+
+Replace one arrow with `stages._replace(bias=...)`; the loop that calls them does not change.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from . import bias, choice, logits, noise
+from .bias import MarkovHead
+from .logits import OutputHead
+
+
+class Stages(NamedTuple):
+    """The arrows of the sampler pipeline.
+
+    logits   (head, hidden [B, K, D], out [B, K, V]): base logits (P1)
+    bias     (markov, previous [B]) -> [B, V]: the correction of one step
+    step     (base [B, V], bias [B, V], out [B, V]): step logits (P2)
+    noise    (noise, rows, step, buffer or None) -> [B, V] float32 or None
+    choice   (logits, temperature, greedy, noise, tokens, flags): one draft column
+    advance  (noise): the end of a block
+    """
+
+    logits: Callable[[OutputHead, Tensor, Tensor], None]
+    bias: Callable[[MarkovHead, Tensor], Tensor]
+    step: Callable[[Tensor, Tensor, Tensor], None]
+    noise: Callable[[Any, int, int, Tensor | None], Tensor | None]
+    choice: Callable[..., None]
+    advance: Callable[[Any], None]
+
+
+_COUNTER = Stages(
+    logits=logits.base_logits,
+    bias=bias.vanilla,
+    step=choice.step_logits,
+    noise=noise.counter,
+    choice=choice.choose_counter,
+    advance=noise.advance_counter,
+)
+_RACE = _COUNTER._replace(noise=noise.race, choice=choice.choose_race, advance=noise.advance_race)
+
+# A greedy tail moves the noise state as far as a sampled one would: the counter by one block, the
+# generator by the same draws, which are discarded.
+TORCH: dict[tuple[str, str], Stages] = {
+    ("none", "greedy"): _COUNTER._replace(
+        noise=noise.unused, choice=choice.choose_greedy, advance=noise.advance_race
+    ),
+    ("counter", "sampled"): _COUNTER,
+    ("counter", "greedy"): _COUNTER._replace(noise=noise.unused, choice=choice.choose_greedy),
+    ("race", "sampled"): _RACE,
+    ("race", "greedy"): _RACE._replace(choice=choice.choose_greedy),
+}
+IMPLEMENTATIONS = {"auto": TORCH, "torch": TORCH}
+
+
+def stages_for(implementation: str, dialect: str, fold: str) -> Stages:
+    """Return the arrows of an implementation.
+
+    implementation  'auto' or 'torch'
+    dialect         'none' (no Markov head), 'race' or 'counter'
+    fold            'greedy' or 'sampled'
+
+    ValueError: a combination that does not exist, with those that do.
+    """
+    table = IMPLEMENTATIONS.get(implementation, {})
+    if (dialect, fold) not in table:
+        known = [f"{name} {pair}" for name, pairs in IMPLEMENTATIONS.items() for pair in pairs]
+        raise ValueError(f"no stages for {implementation} {dialect, fold}; there are {known}")
+    return table[dialect, fold]

@@ -1,0 +1,297 @@
+"""Our sampler behind the verbs of a judge: mappings of tensors in, mappings of tensors out.
+
+A setting that cannot be served raises NotImplementedError with the reason. To break the sampler on
+purpose, replace its stages, a part, or the engine; nothing in here is a hook for tests.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from . import gate
+from .assembly import Parts, assemble
+from .backbone import Backbone
+from .bias import MarkovHead
+from .buffers import STEP_DTYPES, Buffers
+from .config import Config
+from .gate import AcceptFacts, BuildFacts, Decision, StepFacts
+from .graph import engine_for
+from .graph.engine import Engine
+from .logits import DENSE, BorrowedHead
+from .noise import CounterNoise, RaceNoise
+from .proposer import Batch, Proposal, Proposer
+from .sampler import (
+    DraftSampler,
+    Plan,
+    Refusal,
+    Surroundings,
+    admit,
+    decide,
+    layout_for,
+)
+from .stages import Stages
+
+DIALECTS = {"dflash": ("none",), "dspark": ("race", "counter")}
+BACKBONE_SEED = 0
+WIDE = 8
+
+
+class GivenForward:
+    """Hidden states are an input: the forward returns the static buffer."""
+
+    def __init__(self, mask_token: int) -> None:
+        self.mask_token = mask_token
+
+    def weights(self) -> Mapping[str, Tensor]:
+        """No weights."""
+        return {}
+
+    def __call__(self, buffers: Buffers, rows: int) -> Tensor:
+        """Return the hidden states that were loaded, [rows * Q, D]."""
+        return buffers["hidden"][:rows].flatten(0, 1)
+
+
+class BackboneForward:
+    """The small draft model over the target features that were loaded."""
+
+    def __init__(self, backbone: Backbone) -> None:
+        self.backbone = backbone
+        self.mask_token = backbone.mask_token
+
+    def weights(self) -> Mapping[str, Tensor]:
+        """The weights of the model."""
+        return self.backbone.weights()
+
+    def __call__(self, buffers: Buffers, rows: int) -> Tensor:
+        """Run the model, keep its hidden states in their buffer, and return them."""
+        hidden = self.backbone.forward(buffers["context"][:rows], buffers["input_ids"][:rows])
+        kept = buffers["hidden"][:rows].flatten(0, 1)
+        return kept.copy_(hidden)
+
+
+def factory(
+    setting: Mapping[str, Any],
+    *,
+    stages: Callable[[Stages], Stages] = lambda chosen: chosen,
+    parts: Parts = Parts(),  # noqa: B008  (frozen)
+    engine: Engine | None = None,
+) -> "Subject":
+    """Build a subject for a setting.
+
+    stages  maps the chosen stages to those to use, folded and eager
+    parts   types of sampler, runner and proposer
+    engine  takes the place of the engine that the setting names
+
+    NotImplementedError: a setting that cannot be served, with the reason.
+    """
+    _refuse_unserved(setting)
+    device, eager = torch.device(setting["device"]), setting["engine"] == "eager"
+    config = replace(Config.from_environment(), noise=setting["dialect"], engine=setting["engine"])
+    plan = Plan(
+        drafts=setting["drafts"],
+        vocabulary=setting["vocabulary"],
+        buckets=tuple(setting["buckets"]),
+        sample_from_anchor=setting["sample_from_anchor"],
+        step_dtype=getattr(torch, setting["step_dtype"]),
+        forward=setting["forward"],
+        device=device,
+    )
+    head = BorrowedHead(setting["head"])
+    markov = MarkovHead(setting["w1"], setting["w2"]) if setting["family"] == "dspark" else None
+    forward: GivenForward | BackboneForward = GivenForward(plan.vocabulary)
+    if plan.forward == "backbone":
+        shapes = layout_for(plan, setting["head"], markov, config.noise).shapes
+        drawn = torch.Generator().manual_seed(BACKBONE_SEED)
+        forward = BackboneForward(Backbone(shapes, setting["head"].dtype, device, drawn))
+
+    def find_engine(device: torch.device, name: str) -> Engine | None:
+        return None if eager else engine or engine_for(device, name)
+
+    proposer = assemble(
+        plan,
+        head,
+        markov,
+        forward,
+        config,
+        setting["seed"],
+        find_engine=find_engine,
+        restage=stages,
+        parts=parts,
+    )
+    return Subject(setting, proposer)
+
+
+def _refuse_unserved(setting: Mapping[str, Any]) -> None:
+    family, dialect = setting["family"], setting["dialect"]
+    if dialect not in DIALECTS.get(family, ()):
+        raise NotImplementedError(
+            f"family {family!r} with dialect {dialect!r}; there are {DIALECTS}"
+        )
+    if setting["forward"] not in ("given", "backbone"):
+        raise NotImplementedError(f"forward {setting['forward']!r}; there are given and backbone")
+    if setting["engine"] not in ("emulator", "cuda", "eager"):
+        raise NotImplementedError(f"engine {setting['engine']!r}; there are emulator, cuda, eager")
+    if setting["head"].dtype not in DENSE:
+        raise NotImplementedError(f"an output head of dtype {setting['head'].dtype}")
+    if getattr(torch, setting["step_dtype"], None) not in STEP_DTYPES:
+        raise NotImplementedError(f"step logits of dtype {setting['step_dtype']}")
+    cuda = setting["device"].startswith("cuda")
+    if cuda and not torch.cuda.is_available():
+        raise NotImplementedError("device cuda, and none is visible")
+    if setting["engine"] != "eager" and cuda != (setting["engine"] == "cuda"):
+        raise NotImplementedError(f"engine {setting['engine']} on device {setting['device']}")
+
+
+class Subject:
+    """The verbs; what they mean is said where the judge defines them.
+
+    setting   as given to the factory
+    proposer  assembled and captured
+    """
+
+    def __init__(self, setting: Mapping[str, Any], proposer: Proposer) -> None:
+        self.setting = setting
+        self.proposer = proposer
+        self.noise = proposer.draft.noise
+
+    def describe(self) -> dict[str, Any]:
+        """Name and abilities."""
+        names = [self.setting[key] for key in ("family", "dialect", "engine")]
+        return {"name": "draftproof " + " ".join(names), "abilities": tuple(self._abilities())}
+
+    def load(self, inputs: Mapping[str, Tensor]) -> None:
+        """Admit and load a batch."""
+        self.proposer.load(self._batch(inputs))
+
+    def replay(self) -> None:
+        """Run one block."""
+        self.proposer.run()
+
+    def read(self) -> dict[str, Tensor]:
+        """Copies of the results of the last block."""
+        return self._outputs(self.proposer.read())
+
+    def eager(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The same block outside the recording, from the same noise state."""
+        return self._outputs(self.proposer.eager(self._batch(inputs)))
+
+    def path(self) -> dict[str, Any]:
+        """How the last block was drafted, and what the recordings have done so far."""
+        return self.proposer.path()
+
+    def buffers(self) -> dict[str, dict[str, Any]]:
+        """Every static buffer of the folded tail."""
+        held = self.proposer.buffers
+        return (
+            {}
+            if held is None
+            else {
+                buffer.name: {
+                    "tensor": buffer.tensor,
+                    "role": buffer.role,
+                    "pad": buffer.pad,
+                    "rows": buffer.rows,
+                }
+                for buffer in held.all
+            }
+        )
+
+    def noise_state(self) -> dict[str, Any]:
+        """The state that the next block draws from; reads the device."""
+        if isinstance(self.noise, CounterNoise):
+            low, high = self.noise.seed_key.tolist()
+            return {
+                "dialect": "counter",
+                "seed_key": low | high << 32,
+                "block": int(self.noise.block),
+            }
+        if isinstance(self.noise, RaceNoise):
+            return {"dialect": "race", "generator": self.noise.generator.get_state()}
+        raise NotImplementedError("dflash draws no noise")
+
+    def reseed(self, seed: int) -> None:
+        """Start the noise of another seed, at block 0."""
+        if self.noise is None:
+            raise NotImplementedError("dflash draws no noise")
+        self.noise.reseed(seed)
+
+    def gate(self, facts: Mapping[str, Any]) -> dict[str, str]:
+        """Answer one table: `table` is build, step or accept, the rest are its facts by name.
+
+        A build is answered from real objects that are made to fit the facts.
+        """
+        values = dict(facts)
+        table = values.pop("table")
+        if table == "step":
+            decision = gate.step(StepFacts(**values))
+        elif table == "accept":
+            decision = gate.accept(AcceptFacts(**values))
+        elif table == "build":
+            decision = _build_decision(BuildFacts(**values))
+        else:
+            raise ValueError(f"the table is {table!r}; it should be build, step or accept")
+        return {"fold": decision.fold, "reason": decision.reason}
+
+    def _abilities(self) -> Iterator[str]:
+        yield from ("FLAGS", "FORWARD", "EAGER", "GATES")
+        tail = self.proposer.tail
+        if self.noise is not None:
+            yield from ("DRAWS", "NOISE")
+            # A greedy-only tail keeps no step logits, so its folded blocks claim nothing.
+            if isinstance(tail, Refusal) or tail.decision.fold == "sampled":
+                yield "CLAIMS"
+        if self.setting["engine"] != "eager":
+            yield "REPLAYS"
+        if isinstance(tail, DraftSampler):
+            yield "BUFFERS"
+
+    def _batch(self, inputs: Mapping[str, Tensor]) -> Batch:
+        source = "hidden" if self.setting["forward"] == "given" else "context"
+        anchor, wide = inputs["anchor"], self.setting["vocabulary"]
+        outside = (anchor < 0) | (anchor >= wide)
+        if bool(outside.any()):
+            row = int(outside.nonzero()[0])
+            raise ValueError(
+                f"row {row} has anchor {int(anchor[row])}; it should be in [0, {wide})"
+            )
+        return Batch(inputs[source], anchor, admit(inputs["temperature"], inputs["top_k"]))
+
+    def _outputs(self, proposal: Proposal) -> dict[str, Tensor]:
+        names = ["tokens", "flags", "step_logits", "temperature", "greedy"]
+        if self.setting["forward"] == "backbone":
+            names.append("hidden")
+        found = {name: getattr(proposal, name) for name in names}
+        return {name: value for name, value in found.items() if value is not None}
+
+
+def _build_decision(facts: BuildFacts) -> Decision:
+    """Make the objects that the facts speak of, without memory, and let the builders' rule look."""
+    # A storage dtype that torch does not have is held packed in bytes.
+    dtype = getattr(torch, facts.weight_dtype or "uint8", torch.uint8)
+    weight = torch.empty(facts.stored_rows, WIDE, dtype=dtype, device="meta")
+    ranges = tuple((rank, rank + 1) for rank in range(facts.ranks))
+    head = BorrowedHead(
+        weight if facts.has_weight else None,
+        facts.added_vocabulary,
+        ranges if facts.has_shard_ranges else None,
+    )
+    table = torch.empty(max(facts.vocabulary, 0), WIDE, device="meta")
+    markov = MarkovHead(table, table) if facts.has_markov_head else None
+    plan = Plan(facts.drafts, facts.vocabulary, (1,), ranks=facts.ranks)
+    config = Config(
+        folded_sampling=facts.mode.lower(),
+        folded_proposal=not facts.switched_off,
+        eager_draft=facts.switched_off,
+    )
+    around = Surroundings(object() if facts.engine_available else None, config)
+    parts = (facts.family, plan, head if facts.has_head else None, markov, "counter")
+    decision = decide(*parts, around)
+    if decision.fold != "sampled" or facts.free_bytes is None:
+        return decision
+    # The objects need other bytes than the facts say; the margin between free and need is kept.
+    need = layout_for(plan, weight, markov, "counter").nbytes()
+    free = facts.free_bytes - facts.need_bytes + need
+    return decide(*parts, replace(around, free_bytes=free))

@@ -1,0 +1,1 @@
+"""Where inputs come from: synthetic.py draws them from a seed, smollm2.py reads a real model."""

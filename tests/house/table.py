@@ -1,0 +1,121 @@
+"""Who may import what: the table of the rooms, and the names that belong to few."""
+
+# file -> what it may import besides the standard library. ".x" is a module of the file's own side.
+# The first row that matches counts, and a file without a row is an error.
+TABLE = {
+    # oracle
+    "oracle/__init__.py": ".judge.history .judge.protocol .judge.script .judge.verdict <dynamic>",
+    "oracle/__main__.py": "typer rich torch .judge.*",
+    "oracle/plugin.py": "pytest .judge.*",
+    "oracle/conformance/*.py": "pytest .judge.*",
+    "oracle/reference/__init__.py": "",
+    "oracle/reference/logits.py": "torch",
+    "oracle/reference/bias.py": "torch .reference.logits",
+    "oracle/reference/noise.py": "torch numpy",
+    "oracle/reference/choice.py": "torch .reference.logits",
+    "oracle/reference/draft.py": "torch .reference.logits .reference.bias .reference.choice",
+    "oracle/reference/confidence.py": "torch .reference.logits",
+    "oracle/reference/acceptance.py": "torch .reference.choice",
+    "oracle/reference/shards.py": "torch .reference.choice",
+    "oracle/reference/gate.py": "",
+    "oracle/reference/law.py": "torch .reference.*",
+    "oracle/judge/__init__.py": "",
+    "oracle/judge/protocol.py": "torch",
+    "oracle/judge/script.py": "torch .judge.protocol",
+    "oracle/judge/history.py": "torch safetensors jsonschema .judge.script .judge.protocol",
+    "oracle/judge/drive.py": "torch .judge.protocol .judge.script .judge.history .judge.redraw",
+    "oracle/judge/margin.py": "numpy",
+    "oracle/judge/significance.py": "numpy scipy",
+    "oracle/judge/budget.py": "",
+    "oracle/judge/verdict.py": "",
+    "oracle/judge/redraw.py": "torch .reference.*",
+    "oracle/judge/context.py": "torch .judge.protocol",
+    "oracle/judge/coupling.py": "torch numpy .reference.* .judge.margin .judge.protocol",
+    "oracle/judge/attribution.py": "torch .judge.margin .judge.coupling .judge.protocol",
+    "oracle/judge/trial.py": "torch .judge.protocol .judge.script .judge.drive .judge.history "
+    ".judge.context .judge.checks .judge.margin .judge.budget .judge.verdict .judge.loading "
+    ".judge.environment .workloads.*",
+    "oracle/judge/report.py": "rich jsonschema .judge.verdict .judge.budget .judge.checks "
+    ".judge.trial .judge.environment",
+    "oracle/judge/page.py": "matplotlib .judge.verdict .judge.environment",
+    "oracle/judge/merge.py": "torch torch.distributed .judge.history .judge.budget .judge.verdict",
+    "oracle/judge/vectors.py": "torch jsonschema .reference.*",
+    "oracle/judge/loading.py": ".judge.protocol .judge.verdict <dynamic>",
+    "oracle/judge/environment.py": "torch",
+    "oracle/judge/checks/__init__.py": ".judge.checks.*",
+    "oracle/judge/checks/*.py": "torch numpy .reference.* .judge.script .judge.history "
+    ".judge.verdict .judge.margin .judge.significance .judge.budget .judge.protocol "
+    ".judge.context .judge.coupling .judge.attribution .judge.checks.sampling .workloads.synthetic",
+    "oracle/subjects/__init__.py": "",
+    "oracle/subjects/reference.py": "torch .reference.* .judge.protocol",
+    "oracle/subjects/torch_ops.py": "torch .judge.protocol",
+    "oracle/subjects/sglang.py": "torch sglang .judge.protocol",
+    "oracle/subjects/vllm.py": "torch vllm .judge.protocol",
+    "oracle/subjects/flashinfer.py": "torch flashinfer .judge.protocol",
+    "oracle/workloads/__init__.py": "",
+    "oracle/workloads/synthetic.py": "torch .judge.context",
+    "oracle/workloads/smollm2.py": "torch numpy transformers gguf .judge.protocol",
+    # impl
+    "impl/__init__.py": ".sampler .proposer .runner .shapes <dynamic>",
+    "impl/config.py": "",
+    "impl/shapes.py": "torch",
+    "impl/backbone.py": "torch .shapes",
+    "impl/buffers.py": "torch .shapes",
+    "impl/logits.py": "torch",
+    "impl/bias.py": "torch",
+    "impl/noise.py": "torch",
+    "impl/choice.py": "torch",
+    "impl/confidence.py": "torch",
+    "impl/acceptance.py": "torch",
+    "impl/shards.py": "torch torch.distributed",
+    "impl/gate.py": "",
+    "impl/stages.py": "torch .logits .bias .noise .choice .confidence .acceptance .kernels.*",
+    "impl/draft.py": "torch .shapes .buffers .stages .shards .logits .bias .noise",
+    "impl/sampler.py": "torch .shapes .config .gate .buffers .stages .draft .logits .bias .noise",
+    "impl/runner.py": "torch .shapes .buffers .noise .graph .graph.engine",
+    "impl/proposer.py": "torch .shapes .config .gate .buffers .stages .draft .logits .bias .noise "
+    ".shards .sampler .runner .graph.engine",
+    "impl/assembly.py": "torch .config .stages .logits .bias .noise .sampler .runner .proposer "
+    ".graph .graph.engine",
+    "impl/subject.py": "torch .shapes .config .gate .buffers .stages .logits .bias .noise "
+    ".sampler .runner .proposer .assembly .backbone .graph .graph.engine",
+    "impl/graph/__init__.py": "torch .graph.engine .graph.cuda .graph.emulator .graph.hazard",
+    "impl/graph/engine.py": "torch",
+    "impl/graph/cuda.py": "torch .graph.engine .graph.hazard",
+    "impl/graph/emulator.py": "torch .graph.engine .graph.hazard .graph.memory .graph.tape",
+    "impl/graph/hazard.py": "torch",
+    "impl/graph/memory.py": "torch .graph.hazard",
+    "impl/graph/plan.py": "torch .graph.hazard",
+    "impl/graph/tape.py": "torch .graph.hazard .graph.memory .graph.plan",
+    "impl/kernels/__init__.py": "",
+    "impl/kernels/philox.py": "triton torch",
+    "impl/kernels/step.py": "triton torch .kernels.philox",
+    "impl/kernels/acceptance.py": "triton torch .kernels.philox",
+}
+
+# Who may name a third party at all; every other project file may not. (The table is narrower for
+# single files; these rows say what no table row may ever grant.)
+EXCLUSIVE = {
+    "hypothesis": ("tests/*", "conftest.py"),
+    "pytest": ("tests/*", "conftest.py", "oracle/plugin.py", "oracle/conformance/*"),
+    "triton": ("impl/kernels/*", "tests/kernels/*"),
+    "torch.distributed": (
+        "impl/shards.py",
+        "impl/graph/*",
+        "oracle/judge/merge.py",
+        "tests/distributed/*",
+        "tests/test_emulator.py",  # records collectives
+    ),
+    "matplotlib": ("oracle/judge/page.py",),
+    "oracle.subjects": ("oracle/judge/loading.py", "tests/*"),
+    "tests": ("tests/*", "conftest.py"),
+}
+
+# Who may read the environment, and which variables; the others get what they need as arguments.
+ENVIRONMENT_READERS = {
+    "impl/config.py": "DRAFTPROOF_*",
+    "oracle/judge/environment.py": "DRAFTPROOF_*",  # prints them as found, and acts on none
+    "oracle/plugin.py": "DRAFTPROOF_SUBJECT",
+    "oracle/subjects/sglang.py": "DRAFTPROOF_SGLANG",
+    "oracle/workloads/smollm2.py": "DRAFTPROOF_SMOLLM2",
+}
