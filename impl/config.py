@@ -18,7 +18,12 @@ CHOICES = {
 }
 
 # Read by the judge and by its subjects; known here so that a misspelt name is still an error.
-FOREIGN = ("DRAFTPROOF_SUBJECT", "DRAFTPROOF_SMOLLM2", "DRAFTPROOF_SGLANG")
+FOREIGN = (
+    "DRAFTPROOF_SUBJECT",
+    "DRAFTPROOF_SMOLLM2",
+    "DRAFTPROOF_SGLANG",
+    "DRAFTPROOF_REQUIRE_REALMODEL",
+)
 
 
 @dataclass(frozen=True)

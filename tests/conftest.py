@@ -8,7 +8,7 @@ import pytest
 NEEDED_GPUS = {"gpu": 1, "multi_gpu": 2}
 
 
-@pytest.fixture(params=["emulator", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.fixture(scope="session", params=["emulator", pytest.param("cuda", marks=pytest.mark.gpu)])
 def engine_name(request: pytest.FixtureRequest) -> str:
     """Name of the graph engine under test: the emulator always, cuda where a GPU is."""
     return str(request.param)

@@ -6,6 +6,7 @@ subject kept its step logits, tokens are judged by what it kept, and what it kep
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -75,9 +76,27 @@ def dtype_of(name: str) -> torch.dtype:
     return getattr(torch, name)  # type: ignore[no-any-return]
 
 
+def name_of(dtype: torch.dtype) -> str:
+    """The name of a torch dtype, such as 'bfloat16'."""
+    return str(dtype).removeprefix("torch.")
+
+
 def as_numpy(tensor: torch.Tensor) -> Floats:
     """A tensor as float64 numpy values."""
     return tensor.detach().to("cpu", torch.float64).numpy()
+
+
+@lru_cache(maxsize=8)
+def measured(weight: torch.Tensor, rows: int) -> margin.Factor:
+    """The first rows of a weight as a factor; kept, since every block multiplies with it."""
+    return margin.factor(as_numpy(weight[:rows]))
+
+
+def product_bound(left: torch.Tensor, weight: torch.Tensor, rows: int) -> Floats:
+    """P1 bound of left [..., D] times the first rows of a weight, in the weight's dtype."""
+    flat = margin.factor(as_numpy(left.to(weight.dtype)).reshape(-1, left.shape[-1]))
+    bound = margin.product(flat, measured(weight, rows), name_of(weight.dtype))
+    return bound.reshape(*left.shape[:-1], rows)
 
 
 def walk(setting: Setting, inputs: Tensors, outputs: Tensors) -> Walk:
@@ -90,9 +109,7 @@ def walk(setting: Setting, inputs: Tensors, outputs: Tensors) -> Walk:
     head, vocabulary = setting["head"], setting["vocabulary"]
     rows = logits.draft_rows(hidden, setting["drafts"])
     base = logits.base_logits(rows, head, vocabulary)
-    dtype_name = str(head.dtype).removeprefix("torch.")
-    flat = as_numpy(rows.to(head.dtype)).reshape(-1, rows.shape[-1])
-    bound = margin.product(flat, as_numpy(head[:vocabulary]), dtype_name).reshape(base.shape)
+    bound = product_bound(rows, head, vocabulary)
     temperature = choice.clamped(inputs["temperature"])
     greedy = choice.is_greedy(inputs["temperature"], inputs["top_k"])
     if setting["family"] == "dflash":
@@ -103,9 +120,7 @@ def walk(setting: Setting, inputs: Tensors, outputs: Tensors) -> Walk:
     bias = draft.vanilla(setting["w1"], setting["w2"])
     steps = draft.walked_logits(base, anchor, tokens, bias, step_dtype)
     before = torch.cat([anchor.unsqueeze(1), tokens[:, :-1]], 1)
-    embedded = as_numpy(setting["w1"][before]).reshape(-1, setting["w1"].shape[1])
-    w2_name = str(setting["w2"].dtype).removeprefix("torch.")
-    added = margin.product(embedded, as_numpy(setting["w2"]), w2_name).reshape(base.shape)
+    added = product_bound(setting["w1"][before], setting["w2"], vocabulary)
     total = margin.step(bound, added, as_numpy(steps), setting["step_dtype"])
     return Walk(as_numpy(base), as_numpy(steps), total, temperature, greedy)
 

@@ -62,7 +62,24 @@ def granularity(values: Floats) -> float:
     return float(np.min(exponent - 53 + trailing))
 
 
-def product(hidden: Floats, weight: Floats, dtype: str) -> Floats:
+@dataclass(frozen=True)
+class Factor:
+    """One factor of a product, measured once: |values| [rows, D], its column maxima, its grid."""
+
+    values: Floats
+    magnitudes: Floats
+    largest: Floats
+    grid: float
+
+
+def factor(values: Floats) -> Factor:
+    """Measure a factor [rows, D]; NaN and infinities count as zero."""
+    present = finite(values)
+    magnitudes = np.abs(present)
+    return Factor(present, magnitudes, magnitudes.max(axis=0), granularity(present))
+
+
+def product(hidden: Factor, weight: Factor, dtype: str) -> Floats:
     """P1: bound on |computed - reference| of hidden weight^T, stored in `dtype`.
 
     hidden [rows, D], weight [V, D], both holding values of the dtype. Returns [rows, V]. Zero when
@@ -71,15 +88,13 @@ def product(hidden: Floats, weight: Floats, dtype: str) -> Floats:
     and Stability, 2002, eq. 3.5), plus the one unit in the last place of `dtype` by which the
     roundings of two close values differ.
     """
-    left, right = np.abs(finite(hidden)), np.abs(finite(weight))
-    largest_sum = float((left.max(axis=0) * right.max(axis=0)).sum())
-    grid = granularity(left) + granularity(right)
-    if largest_sum < 2.0 ** min(24 + grid, 1000.0):
-        return np.zeros((left.shape[0], right.shape[0]))
-    magnitudes = left @ right.T
-    terms = left.shape[-1]
-    accumulated = terms * UNIT / (1 - terms * UNIT) * magnitudes
-    rounded = spacing(finite(hidden) @ finite(weight).T, dtype)
+    largest_sum = float((hidden.largest * weight.largest).sum())
+    if largest_sum < 2.0 ** min(24 + hidden.grid + weight.grid, 1000.0):
+        return np.zeros((len(hidden.values), len(weight.values)))
+    terms = hidden.values.shape[-1]
+    growth = terms * UNIT / (1 - terms * UNIT)
+    accumulated = growth * (hidden.magnitudes @ weight.magnitudes.T)
+    rounded = spacing(hidden.values @ weight.values.T, dtype)
     return np.asarray(accumulated + rounded, dtype=np.float64)
 
 

@@ -55,6 +55,7 @@ TABLE = {
     "oracle/workloads/__init__.py": "",
     "oracle/workloads/synthetic.py": "torch .judge.context",
     "oracle/workloads/smollm2.py": "torch numpy transformers gguf .judge.protocol",
+    "oracle/workloads/real.py": "torch .judge.context .workloads.smollm2",
     # impl
     "impl/__init__.py": ".sampler .proposer .runner .shapes <dynamic>",
     "impl/config.py": "",

@@ -141,7 +141,8 @@ def check(history: History, ledger: Ledger) -> Verdict | Pending:
         step, _, fit = alarmed[0]
         return violated(
             f"tokens of step {step} do not follow the law: {fit.statistic} = {fit.value:.6g} on "
-            f"{fit.degrees} degrees, p = {max(fit.p_value, 1e-300):.2g} on fresh draws, required >= {fit.level}",
+            f"{fit.degrees} degrees, p = {max(fit.p_value, 1e-300):.2g} on fresh draws, "
+            f"required >= {fit.level}",
             draws,
             unit="draws",
             fits=evidence,

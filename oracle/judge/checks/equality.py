@@ -33,7 +33,8 @@ def plan(context: Context, case: str, dtype: str, **shape: object) -> Plan:
     setting = context.setting(material, buckets=BUCKETS, **shape)  # type: ignore[arg-type]
     inputs: dict[str, Tensors] = {}
     commands: list[Command] = []
-    for number in range(context.profile.blocks):
+    blocks = min(3, context.profile.blocks) if context.workload.real else context.profile.blocks
+    for number in range(blocks):
         rows = LIVE_ROWS[number % len(LIVE_ROWS)]
         seed = context.seed + number
         hidden, anchor = context.workload.rows(seed, material, rows, query_rows(setting))

@@ -1,0 +1,178 @@
+"""Every check holds on correct samplers, and says unknown where it could not see."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+import torch
+
+from oracle.judge.checks import ALL, draft_law, named, path
+from oracle.judge.context import Size
+from oracle.judge.drive import Driver
+from oracle.judge.loading import build
+from oracle.judge.protocol import Setting
+from oracle.judge.trial import COMBINATIONS, Trial, judged
+from oracle.judge.verdict import Outcome, Pending
+from oracle.subjects.reference import Reference
+from oracle.subjects.reference import factory as reference
+
+from .judging import FOLDED, bad, context, probed, verdict, verdicts
+from .zoo.controls import CONTROLS
+
+
+@pytest.mark.parametrize("combination", COMBINATIONS, ids=["dflash", "race", "counter"])
+def test_the_folded_sampler_passes_every_check(
+    engine_name: str, combination: tuple[str, str]
+) -> None:
+    """All ten checks, each with a verdict that is not empty."""
+    found = verdicts(FOLDED, context(combination, engine=engine_name), (combination,))
+    assert set(found) == {check.NAME for check in ALL}
+    for results in found.values():
+        assert results
+        assert not bad(results), [result.verdict.reason for result in bad(results)]
+
+
+@pytest.mark.parametrize("name", sorted(set(CONTROLS) - {"folded"}))
+def test_healthy_controls_pass(name: str) -> None:
+    """Correct but different samplers are not accused, and most checks do apply to them."""
+    found = verdicts(CONTROLS[name], context(), (("dspark", "counter"),))
+    for results in found.values():
+        assert not bad(results), [result.verdict.reason for result in bad(results)]
+    held = [r for results in found.values() for r in results if r.verdict.outcome is Outcome.HOLDS]
+    assert len(held) >= 8
+
+
+def test_a_holding_verdict_states_what_it_would_have_seen() -> None:
+    """No check may hold without an effect and a count."""
+    found = verdicts(reference, context(), (("dspark", "race"),))
+    for results in found.values():
+        for result in results:
+            if result.verdict.outcome is Outcome.HOLDS:
+                assert result.verdict.effect
+                assert result.verdict.used > 0
+
+
+def test_abilities_that_are_not_claimed_are_counted_as_such() -> None:
+    """The reference records nothing, so path does not apply, by name."""
+    found = verdicts(reference, context(), (("dspark", "counter"),), ("path", "writeset"))
+    for check in ("path", "writeset"):
+        (result,) = found[check]
+        assert result.verdict.outcome is Outcome.NOT_APPLICABLE
+        assert "does not claim" in result.verdict.reason
+
+
+def test_an_unserved_combination_is_declined_for_every_check() -> None:
+    """torch.multinomial cannot draft greedily in parallel: ten answers with its reason."""
+    found = verdicts(CONTROLS["torch_multinomial"], context(), (("dflash", "none"),))
+    for results in found.values():
+        assert [r.verdict.outcome for r in results] == [Outcome.NOT_APPLICABLE]
+        assert "dflash is greedy" in results[0].verdict.reason
+
+
+class Breaks(Reference):
+    """Raises in the middle of a run."""
+
+    def replay(self) -> None:
+        """Fail at the third block."""
+        if self.blocks == 2:
+            raise MemoryError("no room for block 3")
+        super().replay()
+
+
+def test_a_subject_that_raises_has_errored() -> None:
+    """Its own words are kept, and nothing holds."""
+    found = verdicts(Breaks, context(), (("dspark", "counter"),), ("freshness",))
+    assert [r.verdict.outcome for r in found["freshness"]] == [Outcome.ERRORED]
+    assert "MemoryError: no room for block 3" in found["freshness"][0].verdict.reason
+
+
+class Widens(Reference):
+    """Returns tokens of another dtype."""
+
+    def read(self) -> Mapping[str, torch.Tensor]:
+        """Tokens as int32."""
+        return {**self.outputs, "tokens": self.outputs["tokens"].int()}
+
+
+def test_a_malformed_answer_names_field_dtype_and_shape() -> None:
+    """Observed and required are both there."""
+    found = verdicts(Widens, context(), (("dspark", "counter"),), ("bounds",))
+    reason = found["bounds"][0].verdict.reason
+    assert reason == "tokens is int32 (8, 3), required: int64 (8, 3)"
+
+
+def test_a_subject_that_says_it_did_not_fold_is_unknown() -> None:
+    """path never turns a missing replay into a pass."""
+    base = probed(context())
+    plan = path.plans(base)[0]
+    trial = Trial(FOLDED, base)
+    history, _ = trial.case(named("path"), plan, base)
+    assert history is not None
+    for event in history.of("replay"):
+        event["after"]["path"]["folded"] = False
+        event["after"]["path"]["reason"] = "recording did not run"
+    answer = judged(named("path"), history, trial.ledger)
+    assert not isinstance(answer, Pending)
+    assert answer.outcome is Outcome.UNKNOWN
+    assert "recording did not run" in answer.reason
+
+
+class TooHot(Reference):
+    """Draws at 1.3 times the temperature in its first 64 replays only."""
+
+    replays = 0
+
+    def load(self, inputs: Mapping[str, torch.Tensor]) -> None:
+        """Load hot, and cool down later."""
+        super().load({**inputs, "temperature": inputs["temperature"] * 1.3})
+        self.cool = dict(inputs)
+
+    def replay(self) -> None:
+        """Count, and use the right temperature once stage one is over."""
+        if self.replays == 64:
+            super().load(self.cool)
+        self.replays += 1
+        super().replay()
+
+
+def test_stage_two_draws_afresh_on_the_same_subject() -> None:
+    """An alarm that fresh draws do not confirm is no violation, and says that it was confirmed."""
+    base = context()
+    plan = draft_law.plan(base, Size(rows=256, drafts=1, vocabulary=8), replays=64)
+    answer = verdict("draft_law", plan, base, TooHot)
+    assert answer.outcome is Outcome.HOLDS
+    assert "confirmed by fresh draws" in answer.reason
+
+
+def test_a_fault_that_stays_is_confirmed() -> None:
+    """The same sampler, hot all the time, is violated at stage two."""
+
+    class StaysHot(TooHot):
+        replays = -(10**9)
+
+    base = context()
+    plan = draft_law.plan(base, Size(rows=256, drafts=1, vocabulary=8), replays=64)
+    answer = verdict("draft_law", plan, base, StaysHot)
+    assert answer.outcome is Outcome.VIOLATED
+    assert "on fresh draws" in answer.reason
+
+
+def test_the_driver_sees_poison_that_does_not_take() -> None:
+    """A buffer that is handed out as a copy cannot be poisoned, and that is an error."""
+
+    class HandsOutCopies(Reference):
+        def describe(self) -> Mapping[str, Any]:
+            return {"name": "copies", "abilities": ("BUFFERS",)}
+
+        def buffers(self) -> Mapping[str, Any]:
+            read_only = torch.zeros(1).expand(4)
+            return {"tokens": {"tensor": read_only, "role": "luck", "pad": "undefined", "rows": 1}}
+
+    base = context()
+    plan = draft_law.plan(base, Size(rows=4, drafts=1, vocabulary=8), replays=1)
+    setting: Setting = plan.setting
+    subject = build(HandsOutCopies, setting)
+    trial = Trial(HandsOutCopies, base)
+    driver = Driver(subject, plan, trial.opened(plan, subject, base))
+    with pytest.raises(Exception, match="has role 'luck', required"):
+        driver.buffer("tokens")

@@ -1,0 +1,93 @@
+"""Every specimen is killed by its check; no check can be left out."""
+
+from functools import cache
+
+import pytest
+
+from oracle.judge.checks import ALL
+from oracle.judge.loading import load_factory
+from oracle.judge.trial import Result
+from oracle.judge.verdict import Outcome
+
+from .judging import bad, context, verdicts
+from .zoo import SPECIMENS
+from .zoo.specimen import Specimen
+
+NAMES = [check.NAME for check in ALL]
+# The specimens that only one check sees: leave that check out, and they live.
+ALONE = {
+    "path": "never_replays",
+    "bounds": "nan_leaves_vocabulary",
+    "spike": "dead_id",
+    "gates": "folds_fp8_head",
+    "freshness": "restage_skip",
+    "writeset": "stale_pad_rows",
+    "retention": "results_are_views",
+    "equality": "unclamped_claim",
+    "coupled": "hotter",
+    "draft_law": "foreign_tilt",
+}
+BY_ID = {specimen.id: specimen for specimen in SPECIMENS}
+
+
+@cache
+def judged(name: str, checks: tuple[str, ...]) -> dict[str, list[Result]]:
+    """Results of the given checks on one specimen."""
+    specimen = BY_ID[name]
+    factory = load_factory(specimen.subject)
+    return verdicts(factory, context(), (specimen.combination,), checks)
+
+
+def killers(name: str) -> set[str]:
+    """All checks that do not hold on a specimen."""
+    return {check for check, results in judged(name, tuple(NAMES)).items() if bad(results)}
+
+
+@pytest.mark.parametrize("specimen", SPECIMENS, ids=lambda specimen: specimen.id)
+def test_its_check_kills_it_and_its_blind_check_does_not(specimen: Specimen) -> None:
+    """The named killer answers violated (path: unknown), the named blind check holds."""
+    alone = specimen.id in ALONE.values()
+    checks = tuple(NAMES) if alone else (specimen.killed_by, specimen.blind_to)
+    results = judged(specimen.id, checks)
+    outcomes = {result.verdict.outcome for result in bad(results[specimen.killed_by])}
+    wanted = Outcome.UNKNOWN if specimen.killed_by == "path" else Outcome.VIOLATED
+    assert outcomes == {wanted}
+    assert not bad(results[specimen.blind_to])
+    assert any(r.verdict.outcome is Outcome.HOLDS for r in results[specimen.blind_to])
+
+
+@pytest.mark.parametrize("check", NAMES)
+def test_without_this_check_a_specimen_stays_alive(check: str) -> None:
+    """For each check there is a fault that no other check sees."""
+    assert killers(ALONE[check]) == {check}
+
+
+def test_every_specimen_is_described() -> None:
+    """A story, a public reference, a killer and a blind check that exist, and a smallest size."""
+    assert len(BY_ID) == len(SPECIMENS)
+    for specimen in SPECIMENS:
+        assert len(specimen.story.split()) >= 20
+        assert specimen.imitates.count("/") == 1
+        assert specimen.imitates.count("#") == 1
+        assert {specimen.killed_by, specimen.blind_to} <= set(NAMES)
+        assert specimen.killed_by != specimen.blind_to
+        assert specimen.smallest
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("staged_after_replay", "stale top_k"),
+        ("rebound_buffer", "buffer temperature was moved"),
+        ("restage_skip", "stale temperature"),
+        ("stale_pad_rows", "buffer temperature: pad rows hold"),
+        ("frozen_noise", "stale noise"),
+    ],
+)
+def test_the_stale_buffer_is_named(name: str, words: str) -> None:
+    """The verdict says which buffer it was."""
+    specimen = BY_ID[name]
+    alone = name in ALONE.values()
+    checks = tuple(NAMES) if alone else (specimen.killed_by, specimen.blind_to)
+    reasons = [r.verdict.reason for r in bad(judged(name, checks)[specimen.killed_by])]
+    assert any(words in reason for reason in reasons), reasons
