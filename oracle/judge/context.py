@@ -27,9 +27,9 @@ class Profile:
 
 
 PROFILES = {
-    "smoke": Profile("smoke", 5, 20_000, 1024, 64, 1000, ("float32", "bfloat16")),
-    "ci": Profile("ci", 12, 100_000, 4096, 96, 4096, ("float32", "bfloat16", "float16")),
-    "deep": Profile("deep", 40, 1_000_000, 8192, 512, 32_768, ("float32", "bfloat16", "float16")),
+    "smoke": Profile("smoke", 5, 20_000, 16_384, 64, 1000, ("float32", "bfloat16")),
+    "ci": Profile("ci", 12, 100_000, 65_536, 128, 4096, ("float32", "bfloat16", "float16")),
+    "deep": Profile("deep", 40, 1_000_000, 131_072, 512, 32_768, ("float32", "bfloat16", "float16")),
 }
 
 

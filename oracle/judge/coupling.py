@@ -142,6 +142,12 @@ def block_noise(setting: Setting, event: Mapping[str, Any]) -> torch.Tensor | No
     return None
 
 
+def counter_of(event: Mapping[str, Any]) -> str:
+    """Where the noise of an event's block stood, as a phrase for a report; '' when not shown."""
+    block = event["before"]["noise"].get("block")
+    return "" if block is None else f", block counter {block}"
+
+
 def kept_mismatches(kept: Floats, walked: Walk) -> tuple[Booleans, list[Mismatch]]:
     """Where kept step logits differ from the reference by more than P1 and P2 allow."""
     with np.errstate(invalid="ignore"):

@@ -29,8 +29,8 @@ SPECIMENS = (
     Specimen(
         "folds_fp8_head",
         "tests.zoo.gate",
-        "A quantised head passes `is_floating_point`, is folded, and its product fails or is "
-        "wrong inside the recording.",
+        "The gate asks whether the head's weight is a floating-point tensor. An 8-bit float "
+        "passes, is folded, and its product fails or is wrong inside the recording.",
         "sgl-project/sglang#35288",
         ("dflash", "none"),
         "gates",

@@ -7,7 +7,7 @@ import torch
 
 from ..budget import SHARES, Ledger
 from ..context import Context, as_inputs, query_rows
-from ..coupling import Coupled, block_noise, couple
+from ..coupling import Coupled, block_noise, counter_of, couple
 from ..history import History
 from ..margin import ARITHMETIC, near_tie_rate
 from ..script import Command, Load, Plan, Read, Replay
@@ -64,10 +64,10 @@ def check(history: History, ledger: Ledger) -> Verdict:
     """Count draws that lost their race by more than rounding, and near ties against their rate."""
     arithmetic = ARITHMETIC[history.description["stages"]]
     draws, gaps, windows, laws = 0, [], [], []
-    noise = None
+    noise, counter = None, ""
     for event in history.of("replay", "read"):
         if event["verb"] == "replay":
-            noise = block_noise(history.setting, event)
+            noise, counter = block_noise(history.setting, event), counter_of(event)
             continue
         if noise is None:
             return unknown("the subject claims NOISE, but its state does not yield the noise")
@@ -76,7 +76,7 @@ def check(history: History, ledger: Ledger) -> Verdict:
         draws += result.sampled
         if result.illegal:
             return violated(
-                result.mismatches[0].sentence(),
+                f"{result.mismatches[0].sentence()}; load {event['inputs']}{counter}",
                 draws,
                 unit="draws",
                 illegal=result.illegal,

@@ -9,7 +9,7 @@ from ...workloads.synthetic import sampling_parameters
 from ..attribution import stale_field
 from ..budget import Ledger
 from ..context import Context, as_inputs, query_rows
-from ..coupling import as_numpy, block_noise, couple, dtype_of, walk
+from ..coupling import as_numpy, block_noise, counter_of, couple, dtype_of, walk
 from ..history import History
 from ..margin import ARITHMETIC
 from ..protocol import Tensors
@@ -90,9 +90,10 @@ def check(history: History, _ledger: Ledger) -> Verdict:
     arithmetic = ARITHMETIC[history.description["stages"]]
     judged = near = skipped = 0
     noise: torch.Tensor | None = None
+    counter = ""
     for position, event in enumerate(history.events):
         if event["verb"] in ("replay", "eager"):
-            noise = block_noise(history.setting, event)
+            noise, counter = block_noise(history.setting, event), counter_of(event)
             if event.get("state_as_declared") is False:
                 return violated(
                     "the generator ended elsewhere than one draw of the bucket's shape before "
@@ -115,7 +116,7 @@ def check(history: History, _ledger: Ledger) -> Verdict:
             stale = parity_reason(history, position, noise)
             because = f" ({stale})" if stale else pre_bias(result.illegal, history, event)
             return violated(
-                f"{complaint}{because}; {event['verb']} of {event['inputs']}",
+                f"{complaint}{because}; {event['verb']} of {event['inputs']}{counter}",
                 judged,
                 unit="draws",
                 mismatches=[mismatch.sentence() for mismatch in result.mismatches],
