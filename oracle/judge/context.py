@@ -26,10 +26,11 @@ class Profile:
     dtypes: tuple[str, ...]
 
 
+ALL_DTYPES = ("float32", "bfloat16", "float16")
 PROFILES = {
     "smoke": Profile("smoke", 5, 20_000, 16_384, 64, 1000, ("float32", "bfloat16")),
-    "ci": Profile("ci", 12, 100_000, 65_536, 128, 4096, ("float32", "bfloat16", "float16")),
-    "deep": Profile("deep", 40, 1_000_000, 131_072, 512, 32_768, ("float32", "bfloat16", "float16")),
+    "ci": Profile("ci", 12, 100_000, 65_536, 128, 4096, ALL_DTYPES),
+    "deep": Profile("deep", 40, 1_000_000, 131_072, 512, 32_768, ALL_DTYPES),
 }
 
 
