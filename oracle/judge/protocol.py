@@ -46,6 +46,14 @@ SETTING = {
     "head": "tensor [W, D], fp16, bf16 or fp32: the borrowed lm_head; rows past V are padding",
     "w1": "tensor [V, R], dspark only: Markov embedding of the previous token",
     "w2": "tensor [V, R], dspark only: Markov projection, bias = w1[previous] @ w2.T",
+    "markov": "'vanilla', 'gated' or 'rnn', dspark; vanilla when absent",
+    "w3": "tensor, gated [R, D + R], rnn [3 R, 2 R + D]: see README, Markov heads",
+    "b3": "tensor, gated [R], rnn [3 R]",
+    "mup": "float: hidden states are divided by it once, before the head; 1.0 when absent",
+    "confidence_weight": "tensor [1, D] or [1, D + R] float32, when a confidence head is wanted",
+    "confidence_bias": "tensor [1] float32",
+    "confidence_sts": "tensor [K] float32, all > 0: sequential temperature scaling",
+    "greedy_draft": "bool: every row drafts its argmax and is accepted as one-hot; else False",
     "device": "'cpu' or 'cuda'",
     "engine": "'emulator', 'cuda' or 'eager': what captures and replays",
     "seed": "int: the noise seed",
@@ -66,6 +74,27 @@ OUTPUTS = {
     "step_logits": Field("B K V", "step", "with CLAIMS: kept corrected logits, bit for bit"),
     "temperature": Field("B", "float32", "with CLAIMS: the clamped value that drew the token"),
     "greedy": Field("B", "bool", "with CLAIMS: rows that took the argmax"),
+    "confidence": Field("B K", "float32", "with CONFIDENCE: squashed, calibrated, in [0, 1]"),
+    "confidence_raw": Field("B K", "float32", "with CONFIDENCE: before scaling and squashing"),
+    "confidence_flags": Field("B K", "uint8", "with CONFIDENCE: 1 where confidence is NaN"),
+}
+
+TARGET = {
+    "target_logits": Field("B K+1 V", "float32", "row t is the law after candidate t"),
+    "top_p": Field("B", "float32", "in (0, 1]; 1 keeps everything"),
+    "verify_len": Field("B", "int64", "rows verified, in [0, K + 1]; 0 commits nothing"),
+    "prefix_len": Field("B", "int64", "committed length before the block"),
+}
+
+COMMIT = {
+    "correct_len": Field("B", "int64", "accepted drafts after the cut, without the bonus token"),
+    "bonus": Field("B", "int64", "residual or bonus token; -1 when nothing is committed"),
+    "trim": Field("B", "int64", "accepted drafts that the cut dropped"),
+    "commit_len": Field("B", "int64", "committed tokens"),
+    "new_seq_len": Field("B", "int64", "prefix + commit"),
+    "out_tokens": Field("B K+1", "int64", "accepted drafts, bonus token, then -1"),
+    "accept_flags": Field("B", "uint8", "1: NaN in a target row that decides, nothing committed"),
+    "coins": Field("B K+1", "float32", "uniforms used: K accept coins, then the final draw"),
 }
 
 DESCRIPTION = {
@@ -84,6 +113,9 @@ ABILITIES = {
     "BUFFERS": "buffers() -> {name: {tensor, role, pad, rows}}, see ROLES and PADS",
     "NOISE": "noise_state() -> see NOISE_STATE; reseed(seed: int)",
     "EAGER": "eager(inputs) -> OUTPUTS: the same block outside the recording, same noise state",
+    "CONFIDENCE": "serves confidence_weight and then returns the confidence fields",
+    "ACCEPTS": "accept(target) -> COMMIT for the block just run; target holds TARGET and"
+    " rule: 'chain' or 'block' (block verification); what it cannot honour it refuses by name",
     "GATES": "gate(facts) -> {fold: 'eager' | 'greedy' | 'sampled', reason: str}, see FACTS",
 }
 
@@ -92,6 +124,7 @@ VERBS = {
     "BUFFERS": ("buffers",),
     "NOISE": ("noise_state", "reseed"),
     "EAGER": ("eager",),
+    "ACCEPTS": ("accept",),
     "GATES": ("gate",),
 }
 
