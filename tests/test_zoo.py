@@ -24,8 +24,11 @@ ALONE = {
     "writeset": "stale_pad_rows",
     "retention": "results_are_views",
     "equality": "unclamped_claim",
+    "invariance": "keyed_by_bucket",
     "coupled": "hotter",
+    "independence": "shared_rows",
     "draft_law": "foreign_tilt",
+    "claim": "bent_temperature",
 }
 BY_ID = {specimen.id: specimen for specimen in SPECIMENS}
 

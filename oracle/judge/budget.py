@@ -4,7 +4,14 @@ from dataclasses import dataclass, field
 
 ALPHA = 1e-6
 # Shares of the run's alarm probability. What is not listed is not for sale.
-SHARES = {"near ties": 0.01, "draw law": 0.10, "freshness": 0.01}
+SHARES = {
+    "near ties": 0.01,
+    "draw law": 0.10,
+    "freshness": 0.01,
+    "claimed law": 0.04,
+    "losslessness": 0.10,
+    "independence": 0.10,
+}
 
 
 class OverspentError(RuntimeError):

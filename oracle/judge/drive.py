@@ -6,9 +6,10 @@ from typing import Any
 import torch
 
 from .history import History
-from .protocol import OUTPUTS, ROLES, Setting, Subject, Tensors
+from .protocol import COMMIT, OUTPUTS, ROLES, Field, Setting, Subject, Tensors
 from .redraw import race_noise
 from .script import (
+    Accept,
     Ask,
     Command,
     Eager,
@@ -37,12 +38,18 @@ class MalformedError(Exception):
     """A mapping of the subject breaks the protocol; the text says which field and how."""
 
 
+def name_of(dtype: torch.dtype) -> str:
+    """The name of a torch dtype, such as 'bfloat16'."""
+    return str(dtype).removeprefix("torch.")
+
+
 def dimensions(setting: Setting, rows: int) -> dict[str, int]:
     """The value of every dimension letter for one step."""
     drafts = setting["drafts"]
     return {
         "B": rows,
         "K": drafts,
+        "K+1": drafts + 1,
         "Q": drafts if setting["sample_from_anchor"] else drafts + 1,
         "V": setting["vocabulary"],
         "D": setting["head"].shape[1],
@@ -58,19 +65,32 @@ def validate(outputs: Tensors, setting: Setting, rows: int, abilities: Iterable[
         required |= {"step_logits", "temperature", "greedy"}
     if setting["forward"] == "backbone":
         required |= {"hidden"}
-    missing = sorted(required - set(outputs))
+    if "CONFIDENCE" in abilities and "confidence_weight" in setting:
+        required |= {"confidence", "confidence_raw", "confidence_flags"}
+    check_fields("read()", outputs, OUTPUTS, required, setting, rows)
+
+
+def check_fields(
+    verb: str,
+    given: Tensors,
+    fields: Mapping[str, Field],
+    required: set[str],
+    setting: Setting,
+    rows: int,
+) -> None:
+    """Check a mapping of tensors: what is required is there, and everything has its form."""
+    missing = sorted(required - set(given))
     if missing:
-        raise MalformedError(f"read() lacks {missing}, required by the claimed abilities")
+        raise MalformedError(f"{verb} lacks {missing}, required by the claimed abilities")
     letters = dimensions(setting, rows)
-    head = str(setting["head"].dtype).removeprefix("torch.")
-    names = {"head": head, "step": setting["step_dtype"]}
-    for name, tensor in outputs.items():
-        if name not in OUTPUTS:
-            raise MalformedError(f"read() holds {name!r}, required: one of {sorted(OUTPUTS)}")
-        field = OUTPUTS[name]
+    names = {"head": name_of(setting["head"].dtype), "step": setting["step_dtype"]}
+    for name, tensor in given.items():
+        if name not in fields:
+            raise MalformedError(f"{verb} holds {name!r}, required: one of {sorted(fields)}")
+        field = fields[name]
         shape = tuple(letters[letter] for letter in field.shape.split())
         dtype = names.get(field.dtype, field.dtype)
-        seen = str(tensor.dtype).removeprefix("torch.")
+        seen = name_of(tensor.dtype)
         if tuple(tensor.shape) != shape or seen != dtype:
             raise MalformedError(
                 f"{name} is {seen} {tuple(tensor.shape)}, required: {dtype} {shape}"
@@ -229,6 +249,25 @@ class Driver:
         outputs = self.returned[-1 - command.reads_ago]
         now = {name: stored(tensor) for name, tensor in outputs.items()}
         return {"reads_ago": command.reads_ago, "outputs": now}
+
+    def accept(self, command: Accept) -> dict[str, Any]:
+        """Accept the block read last, and store target and commit."""
+        target = self.plan.inputs[command.target]
+        anchor = self.plan.inputs[self.loaded]["anchor"]
+        candidates = torch.cat([anchor.unsqueeze(1), stored(self.returned[-1]["tokens"])], 1)
+        given = {name: target[name] for name in ("top_p", "verify_len", "prefix_len")}
+        given["target_logits"] = target["table"][candidates]
+        device = self.plan.setting["device"]
+        placed = {name: tensor.to(device, copy=True) for name, tensor in given.items()}
+        commit = self.subject.accept({**placed, "rule": command.rule})
+        check_fields("accept()", commit, COMMIT, set(COMMIT), self.plan.setting, len(candidates))
+        copies = {name: stored(tensor) for name, tensor in commit.items()}
+        return {
+            "inputs": self.loaded,
+            "target": command.target,
+            "rule": command.rule,
+            "commit": copies,
+        }
 
     def ask(self, command: Ask) -> dict[str, Any]:
         """Ask the subject's gate."""

@@ -113,6 +113,7 @@ ABILITIES = {
     "BUFFERS": "buffers() -> {name: {tensor, role, pad, rows}}, see ROLES and PADS",
     "NOISE": "noise_state() -> see NOISE_STATE; reseed(seed: int)",
     "EAGER": "eager(inputs) -> OUTPUTS: the same block outside the recording, same noise state",
+    "HEADS": "serves markov 'gated' and 'rnn', and mup",
     "CONFIDENCE": "serves confidence_weight and then returns the confidence fields",
     "ACCEPTS": "accept(target) -> COMMIT for the block just run; target holds TARGET and"
     " rule: 'chain' or 'block' (block verification); what it cannot honour it refuses by name",

@@ -64,13 +64,27 @@ class Reread:
 
 
 @dataclass(frozen=True)
+class Accept:
+    """Accept the block just read against a target whose law depends on the token before.
+
+    target: name of inputs that hold `table` [V, V] float32 (row a: target logits after token a),
+    `top_p` [B], `verify_len` [B] and `prefix_len` [B]. rule: 'chain' or 'block'.
+    """
+
+    target: str
+    rule: str = "chain"
+
+
+@dataclass(frozen=True)
 class Ask:
     """Ask a gate about facts."""
 
     facts: Mapping[str, Any]
 
 
-Command: TypeAlias = Reseed | Load | Replay | Read | Eager | Poison | Observe | Reread | Ask
+Command: TypeAlias = (
+    Reseed | Load | Replay | Read | Eager | Poison | Observe | Reread | Accept | Ask
+)
 
 
 @dataclass(frozen=True)

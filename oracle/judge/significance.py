@@ -171,3 +171,30 @@ def hidden_rate(draws: int, miss: float = 0.01) -> float:
 def all_equal(probabilities: Floats) -> float:
     """Probability that independent draws all repeat a given outcome: the product, floored."""
     return float(math.exp(max(np.log(probabilities).sum(), -690.0)))
+
+
+def pairs_seen(pairs: int, rate: float, alarm: float, miss: float = 0.05) -> float:
+    """Smallest share of pairs with common noise that the upper tail finds, at most 1.
+
+    rate: how often independent pairs are equal; a pair with common noise always is.
+    """
+    limit = most_hits(pairs, rate, alarm)
+
+    def missed(share: float) -> float:
+        return float(stats.binom.cdf(limit, pairs, rate + share * (1 - rate))) - miss
+
+    return 1.0 if missed(1.0) > 0 else float(optimize.brentq(missed, 0.0, 1.0))
+
+
+def equal_bins(u: Floats, bins: int, level: float) -> Fit:
+    """Decide whether values in [0, 1) are uniform: G over `bins` equal bins."""
+    counts = np.bincount((u * bins).astype(np.int64), minlength=bins).astype(np.int64)
+    return fit(pool(np.full(bins, 1.0 / bins), len(u)), counts, level)
+
+
+def smallest_shift(draws: int, bins: int, level: float, miss: float = MISS) -> float:
+    """Smallest share of draws moved into one of `bins` equal bins that `equal_bins` finds.
+
+    The Pearson distance of such a shift is share^2 (bins - 1).
+    """
+    return math.sqrt(noncentrality(bins - 1, level, miss) / draws / (bins - 1))

@@ -1,6 +1,7 @@
 """Deliberate bugs, each with its story and the check that must kill it, and healthy controls.
 
 arithmetic  wrong numbers in one stage
+noise       noise that is shared, or keyed by what it must not be
 memory      buffers that are stale, moved, shared or left unwritten
 capture     what a recording froze, or a recording that never runs
 gate        a decision that folds when it must not
@@ -11,6 +12,7 @@ from .arithmetic import SPECIMENS as ARITHMETIC
 from .capture import SPECIMENS as CAPTURE
 from .gate import SPECIMENS as GATE
 from .memory import SPECIMENS as MEMORY
+from .noise import SPECIMENS as NOISE
 from .specimen import Specimen
 
-SPECIMENS: tuple[Specimen, ...] = (*ARITHMETIC, *MEMORY, *CAPTURE, *GATE)
+SPECIMENS: tuple[Specimen, ...] = (*ARITHMETIC, *NOISE, *MEMORY, *CAPTURE, *GATE)

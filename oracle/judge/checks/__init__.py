@@ -1,18 +1,22 @@
 """The checks, in the order in which they are run and read: the first violated is the diagnosis.
 
 path first (did anything run), then what is certain (bounds, spike, gates), then staleness
-(freshness, writeset, retention), then the race (equality, coupled), then the law.
+(freshness, writeset, retention), then the race (equality, invariance, coupled, independence), then
+the laws (draft_law, claim).
 """
 
 from types import ModuleType
 
 from . import (
     bounds,
+    claim,
     coupled,
     draft_law,
     equality,
     freshness,
     gates,
+    independence,
+    invariance,
     path,
     retention,
     spike,
@@ -28,8 +32,11 @@ ALL: tuple[ModuleType, ...] = (
     writeset,
     retention,
     equality,
+    invariance,
     coupled,
+    independence,
     draft_law,
+    claim,
 )
 
 

@@ -1,0 +1,153 @@
+"""Same coins, same commit: every accept path against the reference, row by row."""
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from ...reference import acceptance, choice
+from ..budget import Ledger
+from ..context import Context, as_inputs, query_rows
+from ..history import History
+from ..protocol import Tensors
+from ..script import Accept, Command, Load, Plan, Read, Replay
+from ..verdict import Verdict, holds, violated
+from .sampling import mixed
+
+NAME = "accept_rule"
+TITLE = "accept rule: same coins, token for token"
+CLAIM = "Accepted drafts, residual and bonus token follow the rule on the coins that were used."
+NEEDS = ("ACCEPTS",)
+
+ROWS, DRAFTS, VOCABULARY, BLOCKS = 12, 3, 11, 6
+EVERY_ID = 2**30
+# Of V float32 additions and one product, relative to the sum: nearer than this is not decided.
+DECIDED = 2.0**-18
+
+
+def target(seed: int, vocabulary: int, rows: int) -> dict[str, torch.Tensor]:
+    """A target law by the token before, cuts of every length, top-p on every third row."""
+    source = torch.Generator().manual_seed(seed + 99)
+    table = 0.5 * torch.randint(-4, 5, (vocabulary, vocabulary), generator=source).float()
+    top_p = torch.ones(rows)
+    top_p[2::3] = 0.8
+    verify_len = torch.randint(0, DRAFTS + 2, (rows,), generator=source)
+    verify_len[: rows // 2] = DRAFTS + 1
+    prefix_len = torch.randint(0, 50, (rows,), generator=source)
+    return {"table": table, "top_p": top_p, "verify_len": verify_len, "prefix_len": prefix_len}
+
+
+def plan(context: Context, rule: str) -> Plan:
+    """Blocks of mixed batches, each accepted by one rule."""
+    material = context.workload.material(context.seed, VOCABULARY, torch.float32)
+    setting = context.setting(material, drafts=DRAFTS, buckets=(ROWS,))
+    inputs: dict[str, Tensors] = {}
+    commands: list[Command] = []
+    for number in range(BLOCKS):
+        seed = context.seed + number
+        hidden, anchor = context.workload.rows(seed, material, ROWS, query_rows(setting))
+        heat, top_k = mixed(ROWS)
+        top_k[1::4] = 4
+        if number == BLOCKS - 1:
+            top_k[:] = 1
+        inputs[f"{number}"] = as_inputs(setting, hidden, anchor, heat, top_k)
+        inputs[f"target {number}"] = target(seed, VOCABULARY, ROWS)
+        commands += [Load(f"{number}"), Replay(), Read(), Accept(f"target {number}", rule)]
+    return Plan(NAME, f"rule {rule}", setting, inputs, tuple(commands))
+
+
+def plans(context: Context) -> list[Plan]:
+    """Chain and block verification; greedy drafts are one-hot in both."""
+    if context.workload.real:
+        return []
+    rules = ("chain",) if context.family == "dflash" else ("chain", "block")
+    return [plan(context, rule) for rule in rules]
+
+
+def expected(history: History, event: dict[str, Any], read: dict[str, Any]) -> Any:
+    """The reference's commit on the coins of an accept event, with its laws p and q."""
+    inputs, goal = history.inputs[event["inputs"]], history.inputs[event["target"]]
+    outputs = read["outputs"]
+    tokens = outputs["tokens"]
+    candidates = torch.cat([inputs["anchor"].unsqueeze(1), tokens], 1)
+    heat = choice.clamped(inputs["temperature"])
+    greedy = choice.is_greedy(inputs["temperature"], inputs["top_k"])
+    logits = goal["table"][candidates].double()
+    p = acceptance.target_law(logits, heat, inputs["top_k"], goal["top_p"].double())
+    one_hot = torch.nn.functional.one_hot(tokens, history.setting["vocabulary"]).double()
+    if "step_logits" in outputs:
+        q = acceptance.claimed_law(outputs["step_logits"].double(), heat, greedy, tokens)
+    else:
+        q = one_hot
+    flags = outputs.get("flags", torch.zeros_like(tokens))
+    commit = acceptance.accept_mixed(
+        candidates,
+        logits,
+        q,
+        p,
+        event["commit"]["coins"].double(),
+        goal["verify_len"],
+        goal["prefix_len"],
+        flags,
+        greedy,
+        event["rule"],
+    )
+    return commit, p, q, tokens, greedy
+
+
+def undecided(
+    p: torch.Tensor, q: torch.Tensor, tokens: torch.Tensor, coins: torch.Tensor
+) -> np.ndarray:
+    """Rows in which a coin or the final draw lies closer to its threshold than float32 can tell."""
+    drafts = tokens.shape[1]
+    picked = tokens.unsqueeze(-1)
+    p_at = p[:, :drafts].gather(-1, picked).squeeze(-1)
+    q_at = q.gather(-1, picked).squeeze(-1)
+    close_coin = ((coins[:, :drafts].double() * q_at - p_at).abs() <= DECIDED * p_at).any(1)
+    padded = torch.cat([q, torch.zeros_like(q[:, :1])], 1)
+    residual = (p - padded).clamp(min=0)
+    mass = residual.sum(-1, keepdim=True)
+    share = torch.where(mass > 0, residual / mass.clamp(min=1e-300), p).cumsum(-1)
+    final = coins[:, drafts].double()[:, None, None]
+    close_final = ((share - final).abs() <= DECIDED).any(-1).any(1)
+    return (close_coin | close_final).numpy()
+
+
+def check(history: History, _ledger: Ledger) -> Verdict:
+    """Every field of every row equals the reference's, but for counted undecided rows."""
+    used = near = 0
+    read: dict[str, Any] = {}
+    for event in history.of("read", "accept"):
+        if event["verb"] == "read":
+            read = event
+            continue
+        commit, p, q, tokens, greedy = expected(history, event, read)
+        open_rows = undecided(p, q, tokens, event["commit"]["coins"]) & ~greedy.numpy()
+        near += int(open_rows.sum())
+        for name, wanted in commit._asdict().items():
+            field = FIELDS[name]
+            seen = event["commit"][field].long()
+            wrong = (seen != wanted.long()).reshape(len(seen), -1).any(1).numpy() & ~open_rows
+            if wrong.any():
+                row = int(np.flatnonzero(wrong)[0])
+                return violated(
+                    f"{field} of row {row}, {event['inputs']} by {event['rule']}: observed "
+                    f"{seen[row].tolist()}, required {wanted[row].long().tolist()}; drafts "
+                    f"{tokens[row].tolist()}, coins {event['commit']['coins'][row].tolist()}",
+                    used,
+                    unit="rows",
+                )
+        used += len(tokens)
+    effect = f"one row that breaks the rule; {near} of {used} rows too close to decide"
+    return holds("every commit equals the reference's", used, effect, "rows")
+
+
+FIELDS = {
+    "correct_len": "correct_len",
+    "bonus": "bonus",
+    "trim": "trim",
+    "commit_len": "commit_len",
+    "new_seq_len": "new_seq_len",
+    "out_tokens": "out_tokens",
+    "flags": "accept_flags",
+}

@@ -1,0 +1,105 @@
+"""The exported law is the one the tokens came from."""
+
+import numpy as np
+import torch
+
+from ..budget import Ledger
+from ..context import Context, as_inputs, query_rows
+from ..history import History
+from ..script import Command, Load, Plan, Read, Replay
+from ..significance import CASE_ALARM, STAGES, equal_bins, smallest_shift
+from ..verdict import Pending, Verdict, holds, violated
+
+NAME = "claim"
+TITLE = "claimed law q: what is exported is what was drawn from"
+CLAIM = "Tokens follow softmax(exported step logits / exported T), whatever those are."
+NEEDS = ("DRAWS", "CLAIMS")
+LEDGER = "claimed law"
+
+ROWS, DRAFTS, VOCABULARY, REPLAYS, BINS = 512, 3, 40, 16, 64
+HEATS = (0.5, 0.8, 1.0, 1.6)
+EVERY_ID = 2**30
+
+
+def plans(context: Context) -> list[Plan]:
+    """Many different requests; stage two replays them with fresh noise."""
+    real = context.workload.real
+    rows, replays = (64, 4) if real else (ROWS, REPLAYS)
+    material = context.workload.material(context.seed, VOCABULARY, torch.float32)
+    setting = context.setting(material, drafts=DRAFTS, buckets=(rows,))
+    hidden, anchor = context.workload.rows(context.seed, material, rows, query_rows(setting))
+    heat = torch.tensor(HEATS).repeat(rows // len(HEATS))
+    top_k = torch.full((rows,), EVERY_ID)
+    inputs = {"x": as_inputs(setting, hidden, anchor, heat, top_k)}
+    run: tuple[Command, ...] = (Replay(redraw=False), Read())
+    notes = {"seed": context.seed}
+    case = f"V = {material.vocabulary}"
+    return [Plan(NAME, case, setting, inputs, (Load("x"), *run * replays), run * replays, notes)]
+
+
+def below(law: torch.Tensor, picked: torch.Tensor, order: str) -> torch.Tensor:
+    """Mass of the ids that stand before each token, by id or by descending probability.
+
+    law [..., V] float64, picked [...] int64. Returns [...] float64.
+    """
+    if order == "id":
+        before = torch.arange(law.shape[-1]) < picked.unsqueeze(-1)
+        return (law * before).sum(-1)
+    own = law.gather(-1, picked.unsqueeze(-1))
+    ties = (law == own) & (torch.arange(law.shape[-1]) < picked.unsqueeze(-1))
+    return (law * ((law > own) | ties)).sum(-1)
+
+
+def integral_transform(history: History, stage: int, order: str) -> np.ndarray:
+    """Randomised probability integral transform of every token, one band a temperature.
+
+    U = F(x-) + W p(x) is uniform and independent when the exported law is the one drawn from. W
+    comes from the judge's own seed, another one for each stage and order. The transform of rows at
+    temperature number i of HEATS fills the band [i, i + 1) / len(HEATS), so that errors of opposite
+    sign at two temperatures do not cancel.
+    """
+    draw = np.random.default_rng([history.notes["seed"], stage, len(order)])
+    boundary = [i for i, e in enumerate(history.events) if e["verb"] == "stage"]
+    events = history.events[: boundary[0]] if boundary else history.events
+    if stage > 1:
+        events = history.events[boundary[0] :]
+    parts = []
+    for event in events:
+        if event["verb"] != "read":
+            continue
+        outputs = event["outputs"]
+        heat = outputs["temperature"].double()[:, None, None]
+        law = torch.softmax(outputs["step_logits"].double() / heat, -1)
+        picked = outputs["tokens"]
+        mass = law.gather(-1, picked.unsqueeze(-1)).squeeze(-1)
+        w = torch.from_numpy(draw.random(mass.shape))
+        u = (below(law, picked, order) + w * mass).clamp(0, 1 - 1e-12)
+        band = (torch.arange(len(u)) % len(HEATS)).unsqueeze(1)
+        parts.append(((band + u) / len(HEATS)).flatten().numpy())
+    return np.concatenate(parts)
+
+
+def check(history: History, ledger: Ledger) -> Verdict | Pending:
+    """64 equal bins of the transform in two orders, G; 1e-3, then fresh draws at 1e-6."""
+    tokens = torch.cat([e["outputs"]["tokens"] for e in history.of("read")])
+    if bool(((tokens < 0) | (tokens >= history.setting["vocabulary"])).any()):
+        return violated("tokens lie outside the vocabulary", tokens.numel(), unit="draws")
+    level = STAGES[history.stages - 1]
+    for order in ("probability", "id"):
+        u = integral_transform(history, history.stages, order)
+        fitted = equal_bins(u, BINS, level)
+        if history.stages == 1:
+            ledger.take(LEDGER, CASE_ALARM)
+        if fitted.rejects and history.stages == 1:
+            return Pending(f"G in order of {order}: p = {fitted.p_value:.2g} below {level}")
+        if fitted.rejects:
+            return violated(
+                f"tokens do not follow the exported law, in order of {order}: G = "
+                f"{fitted.value:.6g} on {fitted.degrees} degrees, p = "
+                f"{max(fitted.p_value, 1e-300):.2g} on fresh draws, required >= {level}",
+                len(u),
+                unit="draws",
+            )
+    share = smallest_shift(len(u), BINS, level)
+    effect = f"{100 * share:.2g} % of draws moved into one of {BINS} bins of their law (97.5 %)"
+    return holds("tokens follow the exported law", len(u), effect, "draws")

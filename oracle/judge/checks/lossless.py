@@ -1,0 +1,157 @@
+"""Losslessness: committed tokens follow the target law, through the real noise and coins."""
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from ...reference import acceptance, choice, law
+from .. import significance
+from ..budget import Ledger
+from ..context import Context, as_inputs, constant
+from ..history import History
+from ..script import Accept, Command, Load, Plan, Read, Replay
+from ..significance import CASE_ALARM, STAGES
+from ..verdict import Pending, Verdict, holds, violated
+
+NAME = "lossless"
+TITLE = "losslessness at T > 0: committed tokens follow the target"
+CLAIM = "Committed tokens follow the target law given what was committed before them."
+NEEDS = ("DRAWS", "ACCEPTS")
+LEDGER = "losslessness"
+
+DRAFTS, VOCABULARY, TEMPERATURE, EVERY_ID = 2, 8, 0.9, 2**30
+CONFIRMATION = 1.6
+
+
+def plan(context: Context, rule: str, top_p: float) -> Plan:
+    """Every row the same request; the target's law depends on the token before."""
+    rows, replays = context.profile.law_rows // 4, context.profile.law_replays
+    material = context.workload.material(context.seed, VOCABULARY, torch.float32)
+    setting = context.setting(material, drafts=DRAFTS, buckets=(rows,))
+    one, anchor = context.workload.rows(context.seed, material, 1, DRAFTS, sharpen=False)
+    heat, top_k = constant(rows, TEMPERATURE, EVERY_ID)
+    source = torch.Generator().manual_seed(context.seed + 7)
+    table = 0.25 * torch.randint(-6, 7, (VOCABULARY, VOCABULARY), generator=source).float()
+    goal = {
+        "table": table,
+        "top_p": torch.full((rows,), top_p),
+        "verify_len": torch.full((rows,), DRAFTS + 1),
+        "prefix_len": torch.zeros(rows, dtype=torch.int64),
+    }
+    hidden = one.expand(rows, -1, -1).clone()
+    inputs = {
+        "x": as_inputs(setting, hidden, anchor.expand(rows).clone(), heat, top_k),
+        "target": goal,
+    }
+    run: tuple[Command, ...] = (Replay(redraw=False), Read(), Accept("target", rule))
+    second = run * int(replays * CONFIRMATION)
+    case = f"rule {rule}, top-p {top_p:g}"
+    notes = {"seed": context.seed}
+    return Plan(NAME, case, setting, inputs, (Load("x"), *run * replays), second, notes)
+
+
+def plans(context: Context) -> list[Plan]:
+    """Chain, block verification, and chain under top-p."""
+    if context.workload.real:
+        return []
+    return [plan(context, "chain", 1.0), plan(context, "block", 1.0), plan(context, "chain", 0.85)]
+
+
+def target_steps(history: History) -> torch.Tensor:
+    """The target's law after its filters, given each token before: [V, V] float64."""
+    inputs, goal = history.inputs["x"], history.inputs["target"]
+    vocabulary = history.setting["vocabulary"]
+    heat = choice.clamped(inputs["temperature"][:1]).expand(vocabulary)
+    top_k = inputs["top_k"][:1].expand(vocabulary)
+    top_p = goal["top_p"][:1].double().expand(vocabulary)
+    filtered = acceptance.target_law(goal["table"].double().unsqueeze(1), heat, top_k, top_p)
+    return filtered.squeeze(1)
+
+
+def completed(history: History, stage: int, steps: np.ndarray) -> np.ndarray:
+    """Every commit completed to K + 1 tokens by reference draws; the block then has an exact law.
+
+    The completion draws from the judge's own seed, another one for each stage.
+    """
+    draw = np.random.default_rng([history.notes["seed"], 5, stage])
+    boundary = [i for i, e in enumerate(history.events) if e["verb"] == "stage"]
+    events = history.events[: boundary[0]] if boundary else history.events
+    if stage > 1:
+        events = history.events[boundary[0] :]
+    commits: list[Any] = [e["commit"] for e in events if e["verb"] == "accept"]
+    tokens = torch.cat([commit["out_tokens"] for commit in commits]).numpy().copy()
+    lengths = torch.cat([commit["commit_len"] for commit in commits]).numpy()
+    cumulated = steps.cumsum(axis=1)
+    for k in range(1, tokens.shape[1]):
+        open_rows = np.flatnonzero(lengths <= k)
+        before = tokens[open_rows, k - 1]
+        u = draw.random(len(open_rows))[:, None]
+        drawn = (cumulated[before] <= u * cumulated[before, -1:]).sum(axis=1)
+        tokens[open_rows, k] = drawn
+    return tokens
+
+
+def tables(history: History, stage: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Law and counts of each pair (token before, committed token), cells flattened."""
+    steps = target_steps(history)
+    vocabulary = steps.shape[0]
+    tokens = completed(history, stage, steps.numpy())
+    anchor = int(history.inputs["x"]["anchor"][0])
+    chain = steps.unsqueeze(0).expand(tokens.shape[1], -1, -1)
+    before = np.full(len(tokens), anchor)
+    result = []
+    for k, joint in enumerate(law.pair_laws(chain, anchor)):
+        seen = np.bincount(before * vocabulary + tokens[:, k], minlength=vocabulary**2)
+        result.append((joint.numpy().ravel(), seen.astype(np.int64)))
+        before = tokens[:, k]
+    return result
+
+
+def impossible(history: History, pairs: list[tuple[np.ndarray, np.ndarray]]) -> str:
+    """A sentence when something was committed that no correct sampler commits, else ''."""
+    commits = [event["commit"] for event in history.of("accept")]
+    if bool((torch.cat([commit["commit_len"] for commit in commits]) < 1).any()):
+        return "a verified request committed nothing, required: one token or more"
+    for k, (joint, seen) in enumerate(pairs):
+        cells = np.flatnonzero((joint == 0) & (seen > 0))
+        if len(cells):
+            token = int(cells[0]) % history.setting["vocabulary"]
+            return f"committed token {k}: observed {token}, which has probability 0"
+    return ""
+
+
+def check(history: History, ledger: Ledger) -> Verdict | Pending:
+    """Stage one at 1e-3; only if it fires, fresh draws at 1e-6 decide."""
+    commits = [event["commit"] for event in history.of("accept")]
+    out = torch.cat([commit["out_tokens"] for commit in commits])
+    mean = float(torch.cat([commit["commit_len"] for commit in commits]).double().mean())
+    if int(out.max()) >= history.setting["vocabulary"]:
+        return violated(f"token {int(out.max())} was committed, outside the vocabulary", 0)
+    stage, draws = history.stages, out.numel()
+    pairs = tables(history, stage)
+    wrong = impossible(history, pairs)
+    if wrong:
+        return violated(wrong, draws, unit="tokens")
+    fitted = []
+    for joint, seen in pairs:
+        if stage == 1:
+            ledger.take(LEDGER, CASE_ALARM)
+        pools = significance.pool(joint, int(seen.sum()))
+        fitted.append(significance.fit(pools, seen, STAGES[stage - 1]))
+    alarmed = [(k, fit) for k, fit in enumerate(fitted) if fit.rejects]
+    if not alarmed:
+        needed = significance.noncentrality(fitted[-1].degrees, STAGES[0], significance.MISS)
+        distance = (needed / (draws / out.shape[1])) ** 0.5
+        effect = f"a law off by {distance:.2g} (root chi-square, 97.5 %); mean commit {mean:.2f}"
+        return holds("committed tokens follow the target law", draws, effect, "tokens")
+    k, fit = alarmed[0]
+    if stage == 1:
+        return Pending(f"committed token {k}: {fit.statistic} p = {fit.p_value:.2g}")
+    return violated(
+        f"committed token {k} does not follow the target law: {fit.statistic} = {fit.value:.6g} "
+        f"on {fit.degrees} degrees, p = {max(fit.p_value, 1e-300):.2g} on fresh draws, "
+        f"required >= {fit.level}",
+        draws,
+        unit="tokens",
+    )
