@@ -179,8 +179,9 @@ def accept_block(
     height = torch.where(between, surplus / (surplus + 1 - ratio), ratio)
     coin = coins[:, :-1].to(torch.float64)
     keeps = (coin < ratio[:, 1:]) & (coin < height[:, 1:])
-    lengths = torch.arange(1, tokens.shape[1] + 1)
-    accepted = torch.where(keeps, lengths, 0).amax(dim=1)
+    keeps_none_or_more = torch.nn.functional.pad(keeps, (1, 0), value=True)
+    lengths = torch.arange(tokens.shape[1] + 1)
+    accepted = torch.where(keeps_none_or_more, lengths, 0).amax(dim=1)
     bonus = ending(tokens, accepted, excess, p, coins[:, -1], verify_len)
     claimed_so_far = torch.nn.functional.pad((marks == 0).to(torch.int64), (1, 0), value=1)
     decides = claimed_so_far.cumprod(dim=1) == 1
