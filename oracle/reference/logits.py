@@ -24,16 +24,23 @@ def draft_rows(hidden: torch.Tensor, drafts: int) -> torch.Tensor:
     return hidden[:, query_rows - drafts :]
 
 
-def base_logits(hidden: torch.Tensor, weight: torch.Tensor, vocabulary: int) -> torch.Tensor:
+def base_logits(
+    hidden: torch.Tensor, weight: torch.Tensor, vocabulary: int, mup: float = 1.0
+) -> torch.Tensor:
     """Multiply hidden states with the rows of the head that are real ids.
 
     hidden [..., D] any float; weight [W, D] float16, bfloat16 or float32; vocabulary V <= W: rows
-    past V are padding and take no part. Returns [..., V] float64 holding values of weight.dtype
-    (P1). V > W is a ValueError.
+    past V are padding and take no part; mup the width multiplier, a float32 number. Returns
+    [..., V] float64 holding values of weight.dtype (P1). Rounding points: hidden to weight.dtype,
+    then once more after the division by mup, then the product. V > W, and a mup that is not finite
+    and positive, are a ValueError.
     """
     if vocabulary > weight.shape[0]:
         raise ValueError(f"vocabulary {vocabulary} exceeds the {weight.shape[0]} rows of the head")
+    if not 0 < mup < float("inf"):
+        raise ValueError(f"mup is {mup}, required: finite and > 0")
     real_ids = weight[:vocabulary].to(torch.float64)
     cast = hidden.to(weight.dtype).to(torch.float64)
-    product = cast @ real_ids.T
-    return rounded(product, weight.dtype)
+    width = torch.tensor(mup, dtype=torch.float32).to(torch.float64)
+    divided = rounded(cast / width, weight.dtype)
+    return rounded(divided @ real_ids.T, weight.dtype)

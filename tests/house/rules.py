@@ -37,7 +37,10 @@ EXCEPTIONS: dict[tuple[str, str], str] = {}
 # The nouns that both sides must have, under the same file name.
 TWINS = ("logits", "bias", "noise", "choice", "draft", "acceptance", "gate")
 # Nouns of the reference that have no fast version, with the reason.
-NO_TWIN = {"law": "enumerates whole laws, which only a judge needs"}
+NO_TWIN = {
+    "law": "enumerates whole laws, which only a judge needs",
+    "committed": "as law, for the tokens that a verification commits",
+}
 
 TICKET = re.compile(r"(?P<repository>[\w./-]*)#\d+\b|\b[Ii]ssues?\s+#?\d+\b")
 REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
