@@ -6,19 +6,16 @@ subject kept its step logits, tokens are judged by what it kept, and what it kep
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from ..reference import choice, draft, logits, noise
+from ..reference import choice, noise
 from . import margin
 from .protocol import Setting, Tensors
-
-Floats = npt.NDArray[np.float64]
-Booleans = npt.NDArray[np.bool_]
+from .walk import Booleans, Floats, Walk, as_numpy, walk
 
 
 @dataclass(frozen=True)
@@ -58,71 +55,6 @@ class Coupled:
     gaps: Floats
     windows: Floats
     laws: Floats
-
-
-@dataclass(frozen=True)
-class Walk:
-    """Reference step logits along the observed tokens, and the bound on an honest deviation."""
-
-    base: Floats
-    logits: Floats
-    bound: Floats
-    temperature: torch.Tensor
-    greedy: torch.Tensor
-
-
-def dtype_of(name: str) -> torch.dtype:
-    """The torch dtype of a name such as 'bfloat16'."""
-    return getattr(torch, name)  # type: ignore[no-any-return]
-
-
-def name_of(dtype: torch.dtype) -> str:
-    """The name of a torch dtype, such as 'bfloat16'."""
-    return str(dtype).removeprefix("torch.")
-
-
-def as_numpy(tensor: torch.Tensor) -> Floats:
-    """A tensor as float64 numpy values."""
-    return tensor.detach().to("cpu", torch.float64).numpy()
-
-
-@lru_cache(maxsize=8)
-def measured(weight: torch.Tensor, rows: int) -> margin.Factor:
-    """The first rows of a weight as a factor; kept, since every block multiplies with it."""
-    return margin.factor(as_numpy(weight[:rows]))
-
-
-def product_bound(left: torch.Tensor, weight: torch.Tensor, rows: int) -> Floats:
-    """P1 bound of left [..., D] times the first rows of a weight, in the weight's dtype."""
-    flat = margin.factor(as_numpy(left.to(weight.dtype)).reshape(-1, left.shape[-1]))
-    bound = margin.product(flat, measured(weight, rows), name_of(weight.dtype))
-    return bound.reshape(*left.shape[:-1], rows)
-
-
-def walk(setting: Setting, inputs: Tensors, outputs: Tensors) -> Walk:
-    """Reference logits of an observed block.
-
-    hidden states come from the inputs (forward 'given') or from the outputs (forward 'backbone').
-    ValueError when an observed token that feeds a later step lies outside the vocabulary.
-    """
-    hidden = outputs["hidden"] if setting["forward"] == "backbone" else inputs["hidden"]
-    head, vocabulary = setting["head"], setting["vocabulary"]
-    rows = logits.draft_rows(hidden, setting["drafts"])
-    base = logits.base_logits(rows, head, vocabulary)
-    bound = product_bound(rows, head, vocabulary)
-    temperature = choice.clamped(inputs["temperature"])
-    greedy = choice.is_greedy(inputs["temperature"], inputs["top_k"])
-    if setting["family"] == "dflash":
-        every = torch.ones_like(greedy)
-        return Walk(as_numpy(base), as_numpy(base), bound, temperature, every)
-    tokens, anchor = outputs["tokens"], inputs["anchor"]
-    step_dtype = dtype_of(setting["step_dtype"])
-    bias = draft.vanilla(setting["w1"], setting["w2"])
-    steps = draft.walked_logits(base, anchor, tokens, bias, step_dtype)
-    before = torch.cat([anchor.unsqueeze(1), tokens[:, :-1]], 1)
-    added = product_bound(setting["w1"][before], setting["w2"], vocabulary)
-    total = margin.step(bound, added, as_numpy(steps), setting["step_dtype"])
-    return Walk(as_numpy(base), as_numpy(steps), total, temperature, greedy)
 
 
 def block_noise(setting: Setting, event: Mapping[str, Any]) -> torch.Tensor | None:

@@ -8,8 +8,10 @@ the laws (draft_law, claim).
 from types import ModuleType
 
 from . import (
+    accept_rule,
     bounds,
     claim,
+    confidence,
     coupled,
     draft_law,
     equality,
@@ -17,6 +19,7 @@ from . import (
     gates,
     independence,
     invariance,
+    lossless,
     path,
     retention,
     spike,
@@ -34,9 +37,12 @@ ALL: tuple[ModuleType, ...] = (
     equality,
     invariance,
     coupled,
+    confidence,
+    accept_rule,
     independence,
     draft_law,
     claim,
+    lossless,
 )
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ...reference import acceptance, choice
+from ...reference import acceptance, choice, filters
 from ..budget import Ledger
 from ..context import Context, as_inputs, query_rows
 from ..history import History
@@ -64,8 +64,10 @@ def plans(context: Context) -> list[Plan]:
     return [plan(context, rule) for rule in rules]
 
 
-def expected(history: History, event: dict[str, Any], read: dict[str, Any]) -> Any:
-    """The reference's commit on the coins of an accept event, with its laws p and q."""
+def expected(
+    history: History, event: dict[str, Any], read: dict[str, Any]
+) -> tuple[acceptance.Commit, torch.Tensor, torch.Tensor, torch.Tensor]:
+    """The reference's commit on the coins of an accept event, its laws p and q, greedy rows."""
     inputs, goal = history.inputs[event["inputs"]], history.inputs[event["target"]]
     outputs = read["outputs"]
     tokens = outputs["tokens"]
@@ -73,26 +75,18 @@ def expected(history: History, event: dict[str, Any], read: dict[str, Any]) -> A
     heat = choice.clamped(inputs["temperature"])
     greedy = choice.is_greedy(inputs["temperature"], inputs["top_k"])
     logits = goal["table"][candidates].double()
-    p = acceptance.target_law(logits, heat, inputs["top_k"], goal["top_p"].double())
-    one_hot = torch.nn.functional.one_hot(tokens, history.setting["vocabulary"]).double()
-    if "step_logits" in outputs:
-        q = acceptance.claimed_law(outputs["step_logits"].double(), heat, greedy, tokens)
-    else:
-        q = one_hot
+    top_k, top_p = inputs["top_k"].unsqueeze(1), goal["top_p"].double().unsqueeze(1)
+    p = filters.target_law(logits, heat.unsqueeze(1), top_k, top_p)
     flags = outputs.get("flags", torch.zeros_like(tokens))
-    commit = acceptance.accept_mixed(
-        candidates,
-        logits,
-        q,
-        p,
-        event["commit"]["coins"].double(),
-        goal["verify_len"],
-        goal["prefix_len"],
-        flags,
-        greedy,
-        event["rule"],
-    )
-    return commit, p, q, tokens, greedy
+    one_hot = greedy if "step_logits" in outputs else torch.ones_like(greedy)
+    kept = outputs.get("step_logits", torch.zeros_like(p[:, :-1]))
+    q = acceptance.claimed_law(kept.double(), heat, tokens, one_hot)
+    lengths = (goal["verify_len"], goal["prefix_len"])
+    coins = event["commit"]["coins"].double()
+    rule = acceptance.accept_block if event["rule"] == "block" else acceptance.accept_chain
+    by_coins = rule(tokens, q, p, coins, *lengths, flags)
+    by_argmax = acceptance.accept_greedy(candidates, logits, *lengths)
+    return acceptance.accept_mixed(by_argmax, by_coins, greedy), p, q, greedy
 
 
 def undecided(
@@ -121,7 +115,8 @@ def check(history: History, _ledger: Ledger) -> Verdict:
         if event["verb"] == "read":
             read = event
             continue
-        commit, p, q, tokens, greedy = expected(history, event, read)
+        tokens = read["outputs"]["tokens"]
+        commit, p, q, greedy = expected(history, event, read)
         open_rows = undecided(p, q, tokens, event["commit"]["coins"]) & ~greedy.numpy()
         near += int(open_rows.sum())
         for name, wanted in commit._asdict().items():

@@ -5,11 +5,11 @@ import torch
 from ...reference import confidence
 from ..budget import Ledger
 from ..context import Context, as_inputs, query_rows
-from ..coupling import as_numpy
 from ..history import History
 from ..protocol import Tensors
 from ..script import Command, Plan, block
 from ..verdict import Verdict, holds, violated
+from ..walk import as_numpy
 from .sampling import mixed
 
 NAME = "confidence"
@@ -65,13 +65,11 @@ def check(history: History, _ledger: Ledger) -> Verdict:
         tokens = outputs["tokens"]
         before = torch.cat([inputs["anchor"].unsqueeze(1), tokens[:, :-1]], 1)
         wide = setting["confidence_weight"].shape[1] > hidden.shape[-1]
-        raw, squashed, flags = confidence.confidence(
-            hidden,
-            setting["w1"][before] if wide else None,
-            setting["confidence_weight"],
-            setting["confidence_bias"],
-            setting["confidence_sts"],
-        )
+        w1 = setting["w1"] if wide else None
+        weight, bias = setting["confidence_weight"], setting["confidence_bias"]
+        raw = confidence.raw_confidence(hidden, before, w1, weight, bias)
+        squashed = confidence.confidence(raw, setting["confidence_sts"])
+        flags = confidence.confidence_flags(squashed)
         used += tokens.numel()
         if not torch.equal(outputs["confidence_flags"], flags):
             return violated(

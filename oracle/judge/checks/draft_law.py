@@ -10,11 +10,11 @@ from ...reference import choice, draft, law, logits
 from .. import significance
 from ..budget import Ledger
 from ..context import Context, Size, as_inputs, constant
-from ..coupling import dtype_of
 from ..history import History
 from ..script import Command, Load, Plan, Read, Replay
 from ..significance import CASE_ALARM, STAGES, Fit, Pools
 from ..verdict import Pending, Verdict, holds, unknown, violated
+from ..walk import dtype_of
 
 NAME = "draft_law"
 LEDGER = "draw law"

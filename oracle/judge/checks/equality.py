@@ -9,12 +9,13 @@ from ...workloads.synthetic import sampling_parameters
 from ..attribution import stale_field
 from ..budget import Ledger
 from ..context import Context, as_inputs, query_rows
-from ..coupling import as_numpy, block_noise, counter_of, couple, dtype_of, walk
+from ..coupling import block_noise, counter_of, couple
 from ..history import History
 from ..margin import ARITHMETIC
-from ..protocol import Tensors
+from ..protocol import Setting, Tensors
 from ..script import Command, Eager, Load, Plan, Read, Replay
 from ..verdict import Verdict, holds, not_applicable, violated
+from ..walk import as_numpy, dtype_of, walk
 
 NAME = "equality"
 TITLE = "token parity under the same noise"
@@ -29,8 +30,10 @@ def plan(context: Context, case: str, dtype: str, **shape: object) -> Plan:
     """Blocks of growing and shrinking batches, folded and, where claimed, eager."""
     vocabulary = int(str(shape.pop("vocabulary")))
     padding = int(str(shape.pop("padding", 0)))
+    markov, mup = str(shape.pop("markov", "vanilla")), float(str(shape.pop("mup", 1.0)))
     material = context.workload.material(context.seed, vocabulary, dtype_of(dtype), padding)
     setting = context.setting(material, buckets=BUCKETS, **shape)  # type: ignore[arg-type]
+    setting |= head_weights(context.seed, markov, setting) | ({"mup": mup} if mup != 1 else {})
     inputs: dict[str, Tensors] = {}
     commands: list[Command] = []
     blocks = min(3, context.profile.blocks) if context.workload.real else context.profile.blocks
@@ -45,6 +48,19 @@ def plan(context: Context, case: str, dtype: str, **shape: object) -> Plan:
         if "EAGER" in context.abilities and number % 2:
             commands.append(Eager(name))
     return Plan(NAME, case, setting, inputs, tuple(commands))
+
+
+def head_weights(seed: int, markov: str, setting: Setting) -> dict[str, Any]:
+    """w3 and b3 of a gated or recurrent head, on a grid; nothing for a vanilla one."""
+    if markov == "vanilla":
+        return {}
+    rank, hidden = setting["w1"].shape[1], setting["head"].shape[1]
+    rows = (rank, hidden + rank) if markov == "gated" else (3 * rank, 2 * rank + hidden)
+    source = torch.Generator().manual_seed(seed + 17)
+    w3 = 0.125 * torch.randint(-4, 5, rows, generator=source).float()
+    b3 = 0.25 * torch.randint(-4, 5, rows[:1], generator=source).float()
+    dtype = setting["head"].dtype
+    return {"markov": markov, "w3": w3.to(dtype), "b3": b3.to(dtype)}
 
 
 def plans(context: Context) -> list[Plan]:
@@ -66,6 +82,12 @@ def plans(context: Context) -> list[Plan]:
                 step_dtype="float32",
             )
         )
+    if context.family == "dspark" and "HEADS" in context.abilities:
+        cases += [
+            plan(context, f"{kind} head", dtype, vocabulary=45, drafts=4, markov=kind, mup=2.0)
+            for kind in ("gated", "rnn")
+            for dtype in context.profile.dtypes[:2]
+        ]
     if context.forward == "backbone":
         cases.append(
             plan(context, "own draft model", "float32", vocabulary=97, drafts=3, forward="backbone")

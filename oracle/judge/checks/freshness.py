@@ -9,13 +9,13 @@ import torch
 from ..attribution import stale_field
 from ..budget import SHARES, Ledger
 from ..context import Context, Size, as_inputs, constant, query_rows, without
-from ..coupling import Walk, walk
 from ..history import History
 from ..margin import ARITHMETIC
 from ..protocol import Tensors
 from ..script import Command, Load, Plan, Read, Replay
 from ..significance import all_equal
 from ..verdict import Verdict, holds, unknown, violated
+from ..walk import Walk, walk
 
 NAME = "freshness"
 TITLE = "stale buffer after replay: inputs and noise"

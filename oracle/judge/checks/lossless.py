@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ...reference import acceptance, choice, law
+from ...reference import choice, filters, law
 from .. import significance
 from ..budget import Ledger
 from ..context import Context, as_inputs, constant
@@ -65,8 +65,7 @@ def target_steps(history: History) -> torch.Tensor:
     heat = choice.clamped(inputs["temperature"][:1]).expand(vocabulary)
     top_k = inputs["top_k"][:1].expand(vocabulary)
     top_p = goal["top_p"][:1].double().expand(vocabulary)
-    filtered = acceptance.target_law(goal["table"].double().unsqueeze(1), heat, top_k, top_p)
-    return filtered.squeeze(1)
+    return filters.target_law(goal["table"].double(), heat, top_k, top_p)
 
 
 def completed(history: History, stage: int, steps: np.ndarray) -> np.ndarray:
