@@ -5,7 +5,7 @@ from functools import cache
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oracle.reference.committed import (
@@ -84,6 +84,7 @@ def distance(mass: Committed, target: Rows) -> float:
 
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("kept", FILTERS)
+@settings(max_examples=20)  # an example enumerates every block
 @given(seed=seeds)
 def test_a_sampled_draft_is_lossless(rule: str, kept: str, seed: int) -> None:
     """Any draft law, every filter on the target."""
@@ -95,6 +96,7 @@ def test_a_sampled_draft_is_lossless(rule: str, kept: str, seed: int) -> None:
 
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("kept", FILTERS)
+@settings(max_examples=20)  # an example enumerates every block
 @given(seed=seeds)
 def test_a_one_hot_draft_is_lossless(rule: str, kept: str, seed: int) -> None:
     """A draft without chance, accepted as such."""
@@ -103,6 +105,7 @@ def test_a_one_hot_draft_is_lossless(rule: str, kept: str, seed: int) -> None:
 
 
 @pytest.mark.parametrize("rule", RULES)
+@settings(max_examples=20)  # an example enumerates every block
 @given(seed=seeds)
 def test_a_cut_that_depends_on_the_prefix_alone_is_lossless(rule: str, seed: int) -> None:
     """Whether a row is verified is known from the drafts before it."""
@@ -125,6 +128,7 @@ def test_a_cut_that_looks_at_the_token_it_cuts_is_noticed(rule: str) -> None:
     assert distance(mass, target) > 1e-3
 
 
+@settings(max_examples=20)  # an example enumerates every block
 @given(seed=seeds)
 def test_block_verification_commits_no_less(seed: int) -> None:
     """The expected committed length of the block rule is at least that of the chain."""

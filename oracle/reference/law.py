@@ -96,8 +96,8 @@ def pairs_of(joint: torch.Tensor, anchor: int) -> list[torch.Tensor]:
     vocabulary, drafts = joint.shape[0], joint.dim()
     at_anchor = torch.nn.functional.one_hot(torch.tensor(anchor), vocabulary).to(torch.float64)
     with_anchor = at_anchor.reshape([vocabulary] + [1] * drafts) * joint
-    axes = range(drafts + 1)
-    return [with_anchor.sum(dim=[a for a in axes if a not in (k, k + 1)]) for k in range(drafts)]
+    fronted = [with_anchor.movedim((k, k + 1), (0, 1)) for k in range(drafts)]
+    return [table.reshape(vocabulary, vocabulary, -1).sum(dim=2) for table in fronted]
 
 
 def rows_of(joint: torch.Tensor) -> Rows:

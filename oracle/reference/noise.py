@@ -17,6 +17,7 @@ LOW = np.uint64(0xFFFFFFFF)
 HALF = np.uint64(32)
 SMALLEST_NORMAL = float(np.finfo(np.float32).tiny)
 LARGEST_UNIFORM = 1.0 - 2.0**-24
+COIN_DOMAIN = 0x9E3779B97F4A7C15
 
 
 def philox(counter: Sequence[Words], seed_key: int) -> tuple[Words, Words, Words, Words]:
@@ -86,3 +87,16 @@ def counter_noise(
     step = np.arange(drafts, dtype=np.uint64)[None, :, None]
     bits = words(ids, row, step, block, seed_key)
     return torch.from_numpy(exponential(uniform(bits)))
+
+
+def counter_coins(rows: int, drafts: int, block: int, seed_key: int) -> torch.Tensor:
+    """The uniforms of one accept in the counter dialect: coins 0 to K - 1, then the final draw.
+
+    Coin k of a row is word k mod 4 of the call at (k div 4, row, 0, block), under a key of its own,
+    so that no coin shares a word with the noise of a draft. rows B; drafts K; block the block
+    counter before the block; seed_key 64 bits. Returns [B, K + 1] float64 holding float32 values.
+    """
+    places = np.arange(drafts + 1, dtype=np.uint64)[None, :]
+    row = np.arange(rows, dtype=np.uint64)[:, None]
+    bits = words(places, row, np.zeros((1, 1), dtype=np.uint64), block, seed_key ^ COIN_DOMAIN)
+    return torch.from_numpy(uniform(bits))
