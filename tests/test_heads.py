@@ -71,7 +71,7 @@ def test_each_value_has_the_dtype_that_the_contract_gives_it() -> None:
 
 
 def test_the_gate_is_rounded_to_the_dtype_of_the_embedding() -> None:
-    """Hidden in float32 over bfloat16 embeddings: the gate loses its low bits before the product."""
+    """Hidden in float32 over bfloat16 embeddings: the gate loses its low bits first."""
     held = weights("gated", torch.float32)
     held["w1"] = held["w1"].bfloat16()
     previous, hidden = torch.arange(V), torch.randn(V, D, generator=torch.Generator())
