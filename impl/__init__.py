@@ -11,13 +11,16 @@ noise       race and counter: where the exponential draws of sampled rows come f
 choice      step logits (P2), key, winner, flag
 stages      one implementation of each arrow; the only place where a path is chosen
 draft       the K steps of a block: the function that is captured
+confidence  how likely each draft is to be accepted
 acceptance  the greedy accept, with its cut
 gate        three ordered tables: facts to a fold and a reason
 sampler     DraftSampler: admission, staging, tail hook, read
 backbone    a small real draft model
 runner      Runner: buckets, pad rows, warm-up, capture, replay
 proposer    Proposer: folded or eager, one decision a step
+borrowed    views of the last block, refused after the next replay
 assembly    plan, weights and environment to a captured proposer
+facts       the build table, asked through objects made to fit facts
 subject     the sampler behind the verbs of a judge
 graph       the engines that capture and replay
 """

@@ -4,7 +4,7 @@ The one place that decides which objects meet; what each of them does is decided
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -71,14 +71,16 @@ def assemble(  # noqa: PLR0913  (what a proposer is made of)
     tail: DraftSampler | Refusal
     if markov is None:
         tail = build_dflash_sampler(plan, lm_head, around, parts.sampler)
-        dialect, fold = "none", "greedy"
+        dialect = "none"
     else:
         noise = noise_for(config.noise, plan.vocabulary, seed, plan.device)
         tail = build_dspark_sampler(plan, lm_head, markov, noise, around, parts.sampler)
-        dialect, fold = config.noise, "sampled"
-    layout = layout_for(plan, lm_head.weight, markov, dialect)
-    draft = draft_for(layout.shapes, lm_head.weight, markov, noise)
-    stages = restage(stages_for(config.stages, dialect, fold))
+        dialect = config.noise
+    layout, greedy = layout_for(plan, lm_head.weight, markov, dialect), config.greedy_draft
+    draft = draft_for(plan, layout.shapes, lm_head.weight, markov, noise, greedy_draft=greedy)
+    fold = "greedy" if draft.greedy_draft else "sampled"
+    layout = replace(layout, fold=fold)
+    stages = restage(stages_for(config.stages, draft.dialect, fold, draft.kind))
 
     def weights() -> Mapping[str, Tensor | None]:
         return {**draft.weights(), "head.weight": lm_head.weight}

@@ -64,6 +64,8 @@ class Layout:
     forward     'given': hidden states are an input. 'backbone': the target features are
     head_dtype  dtype of hidden states and base logits
     step_dtype  dtype of the step logits
+    recurrent   a state is carried from step to step
+    confidence  a confidence head writes its outputs
 
     ValueError: a step dtype that is not float16, bfloat16 or float32.
     """
@@ -75,6 +77,8 @@ class Layout:
     forward: str
     head_dtype: torch.dtype
     step_dtype: torch.dtype
+    recurrent: bool = False
+    confidence: bool = False
 
     def __post_init__(self) -> None:
         if self.step_dtype not in STEP_DTYPES:
@@ -87,7 +91,7 @@ class Layout:
         parts = [*self._inputs(), *self._block()]
         if self.family == "dspark":
             parts += [*self._parameters(), *self._sampling(), *self._state()]
-        return tuple(parts)
+        return (*parts, *self._heads())
 
     def nbytes(self) -> int:
         """Bytes of all static buffers, in integers (the need of the memory gate)."""
@@ -132,6 +136,15 @@ class Layout:
         if self.dialect == "counter":
             yield Spec("seed_key", (2,), torch.int64, "state", rows=False)
             yield Spec("block", (1,), torch.int64, "state", rows=False)
+
+    def _heads(self) -> Iterator[Spec]:
+        top, drafts = self.shapes.rows_max, self.shapes.drafts
+        if self.recurrent:
+            yield Spec("markov_state", (top, self.shapes.rank), self.head_dtype, "scratch")
+        if self.confidence:
+            yield Spec("confidence", (top, drafts), torch.float32, "output")
+            yield Spec("confidence_raw", (top, drafts), torch.float32, "output")
+            yield Spec("confidence_flags", (top, drafts), torch.uint8, "output")
 
 
 class Buffers(Mapping[str, Tensor]):

@@ -13,6 +13,7 @@ CHOICES = {
     "DRAFTPROOF_NOISE": ("counter", "race"),
     "DRAFTPROOF_FOLDED_PROPOSAL": ("1", "0"),
     "DRAFTPROOF_FOLDED_SAMPLING": ("auto", "off", "force"),
+    "DRAFTPROOF_GREEDY_DRAFT": ("0", "1"),
     "DRAFTPROOF_EAGER_DRAFT": ("0", "1"),
     "DRAFTPROOF_STRICT": ("0", "1"),
 }
@@ -35,6 +36,7 @@ class Config:
     noise             'counter' or 'race': the dialect of a DSPARK sampler
     folded_proposal   False switches the folded DSPARK tail off
     folded_sampling   'auto', 'off' or 'force': may the tail hold the sampling buffers
+    greedy_draft      True makes every DSPARK row draft its argmax, whatever it asks for
     eager_draft       True switches the folded DFLASH tail off
     strict            True compares the addresses of all static buffers before every replay
     """
@@ -44,6 +46,7 @@ class Config:
     noise: str = "counter"
     folded_proposal: bool = True
     folded_sampling: str = "auto"
+    greedy_draft: bool = False
     eager_draft: bool = False
     strict: bool = False
 
@@ -62,6 +65,7 @@ class Config:
             noise=value["DRAFTPROOF_NOISE"],
             folded_proposal=value["DRAFTPROOF_FOLDED_PROPOSAL"] == "1",
             folded_sampling=value["DRAFTPROOF_FOLDED_SAMPLING"],
+            greedy_draft=value["DRAFTPROOF_GREEDY_DRAFT"] == "1",
             eager_draft=value["DRAFTPROOF_EAGER_DRAFT"] == "1",
             strict=value["DRAFTPROOF_STRICT"] == "1",
         )

@@ -1,6 +1,7 @@
 """Output head: hidden states to base logits (P1)."""
 
 from dataclasses import dataclass
+from math import inf
 
 import torch
 from torch import Tensor
@@ -29,13 +30,16 @@ class OutputHead:
     weight       [W, D] float16, bfloat16 or float32; rows past the vocabulary are padding
     vocabulary   V, rows that take part
     vocab_start  global id of row 0
+    mup          hidden states are divided by it, for this product only
 
-    ValueError: a weight of another dtype or rank, or fewer rows than the vocabulary.
+    ValueError: a weight of another dtype or rank, fewer rows than the vocabulary, or a mup that is
+    not finite and positive.
     """
 
     weight: Tensor
     vocabulary: int
     vocab_start: int = 0
+    mup: float = 1.0
 
     def __post_init__(self) -> None:
         if self.weight.dtype not in DENSE:
@@ -50,6 +54,8 @@ class OutputHead:
                 f"the vocabulary is {self.vocabulary}; it should be at least 1 and at most "
                 f"the {self.weight.shape[0]} rows of the output head"
             )
+        if not 0 < self.mup < inf:
+            raise ValueError(f"mup is {self.mup}; it should be finite and > 0")
 
 
 def base_logits(head: OutputHead, hidden: Tensor, out: Tensor) -> None:
@@ -58,8 +64,8 @@ def base_logits(head: OutputHead, hidden: Tensor, out: Tensor) -> None:
     hidden [B, K, D] any float: query rows, cast to the head's dtype
     out    [B, K, V] head's dtype, contiguous: written whole
 
-    P1: the product is taken and stored in the head's dtype.
+    P1: the muP quotient, and then the product, are taken and stored in the head's dtype.
     """
-    rows = hidden.reshape(-1, hidden.shape[-1]).to(head.weight.dtype)
+    rows = hidden.reshape(-1, hidden.shape[-1]).to(head.weight.dtype) / head.mup
     real = head.weight[: head.vocabulary]
     torch.mm(rows, real.t(), out=out.view(-1, head.vocabulary))

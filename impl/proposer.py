@@ -5,12 +5,14 @@ same bucket so that library products see the same sizes, and moving the same noi
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from . import gate
+from .borrowed import Borrowed
 from .buffers import Buffers, Layout
 from .draft import Draft
 from .gate import Decision, StepFacts
@@ -58,8 +60,13 @@ class Proposal:
     temperature [B] float32, None for a family that never samples
     greedy      [B] bool, None likewise; a greedy row has the one-hot law of its token, whatever
                 its step logits are
+    greedy_draft True when every row drafted its argmax, whatever it asked for: each draft then has
+                the one-hot law of its token
     flags       [B, K] uint8: 0 sound, 1 NaN in the step logits, 2 no finite logit
     hidden      [B, Q, D]: the hidden states that were drafted from
+    confidence  [B, K] float32 in [0, 1]; None, as the next two, without a confidence head
+    confidence_raw   [B, K] float32: before scaling and squashing
+    confidence_flags [B, K] uint8: 1 where the confidence is NaN
     folded      True when the block came from a replay
     reason      the row of the step table that decided
     bucket      rows that the block ran at, pad rows included
@@ -69,8 +76,12 @@ class Proposal:
     step_logits: Tensor | None
     temperature: Tensor | None
     greedy: Tensor | None
+    greedy_draft: bool
     flags: Tensor
     hidden: Tensor
+    confidence: Tensor | None
+    confidence_raw: Tensor | None
+    confidence_flags: Tensor | None
     folded: bool
     reason: str
     bucket: int
@@ -83,6 +94,7 @@ class _Loaded:
     rows: int
     padded: int
     ran: bool = False
+    replay: int = 0
 
 
 class Proposer:
@@ -124,7 +136,7 @@ class Proposer:
             StepFacts(
                 tail=self.tail.decision.fold if isinstance(self.tail, DraftSampler) else "eager",
                 recording_ran=self.runner is not None and self.runner.replayable(rows),
-                sampled_rows=self.draft.noise is not None and batch.admitted.sampled_rows,
+                sampled_rows=not self.draft.greedy_draft and batch.admitted.sampled_rows,
             )
         )
         self._loaded = self._load(batch, decision)
@@ -139,7 +151,23 @@ class Proposer:
 
     def read(self) -> Proposal:
         """Return copies of the last block. RuntimeError: no block has run since the last load."""
-        return self._read(self._need())
+        return self._read(self._block(self._need()))
+
+    def borrow(self) -> Borrowed:
+        """Lend the last block without a copy: the live rows of what its replay wrote, by name.
+
+        Inputs and parameters are not lent, since the next load overwrites them. RuntimeError: no
+        block has run since the last load, or it ran eagerly, where no replay can be named.
+        """
+        loaded = self._block(self._need())
+        if loaded.decision.fold == "eager" or self.runner is None:
+            raise RuntimeError(
+                f"the last block was eager ({loaded.decision.reason}); only a replayed block can "
+                "be borrowed, read() gives copies of any"
+            )
+        written = [held for held in loaded.sampler.buffers.all if held.role == "output"]
+        views = {held.name: held.tensor[: loaded.rows] for held in written}
+        return Borrowed(views, loaded.replay, partial(getattr, self.runner, "replays"))
 
     def propose(self, batch: Batch) -> Proposal:
         """Load, run and read one step."""
@@ -211,19 +239,27 @@ class Proposer:
         elif (bucket := self.runner.run(loaded.rows)) != loaded.padded:
             raise RuntimeError(f"bucket {bucket} was replayed; bucket {loaded.padded} was loaded")
         loaded.ran = True
+        loaded.replay = 0 if self.runner is None else self.runner.replays
         self._last = loaded
 
-    def _read(self, loaded: _Loaded) -> Proposal:
+    def _block(self, loaded: _Loaded) -> _Loaded:
         if not loaded.ran:
             raise RuntimeError("no block has run since the last load; run one first")
+        return loaded
+
+    def _read(self, loaded: _Loaded) -> Proposal:
         held = loaded.sampler.read(loaded.rows)
         return Proposal(
             tokens=held["tokens"],
             step_logits=held.get("step_logits"),
             temperature=held.get("temperature"),
             greedy=held.get("greedy"),
+            greedy_draft=self.draft.greedy_draft,
             flags=held["flags"],
             hidden=loaded.sampler.buffers["hidden"][: loaded.rows].clone(),
+            confidence=held.get("confidence"),
+            confidence_raw=held.get("confidence_raw"),
+            confidence_flags=held.get("confidence_flags"),
             folded=loaded.decision.fold != "eager",
             reason=loaded.decision.reason,
             bucket=loaded.padded,

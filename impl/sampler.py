@@ -14,6 +14,7 @@ from torch import Tensor
 from . import gate
 from .bias import MarkovHead
 from .buffers import Buffers, Layout
+from .confidence import ConfidenceHead
 from .config import Config
 from .draft import DflashDraft, Draft, DsparkDraft
 from .gate import BuildFacts, Decision
@@ -24,7 +25,8 @@ from .stages import Stages, stages_for
 
 TEMPERATURE_MIN = 1e-5
 GREEDY_BELOW = 1e-6
-READ = ("tokens", "flags", "step_logits", "temperature", "greedy")
+RATED = ("confidence", "confidence_raw", "confidence_flags")
+READ = ("tokens", "flags", "step_logits", "temperature", "greedy", *RATED)
 
 
 @dataclass(frozen=True)
@@ -116,6 +118,8 @@ class Plan:
     forward     'given' or 'backbone': where hidden states come from
     device      where everything lives
     ranks       processes that share the output head
+    mup         hidden states are divided by it before the output head
+    confidence  the confidence head that is wanted, None without one
     """
 
     drafts: int
@@ -126,6 +130,8 @@ class Plan:
     forward: str = "given"
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     ranks: int = 1
+    mup: float = 1.0
+    confidence: ConfidenceHead | None = None
 
 
 @dataclass(frozen=True)
@@ -168,7 +174,7 @@ def layout_for(plan: Plan, weight: Tensor, markov: MarkovHead | None, dialect: s
         vocabulary=plan.vocabulary,
         stored_columns=weight.shape[0],
         hidden=weight.shape[1],
-        rank=0 if markov is None else markov.w1.shape[1],
+        rank=0 if markov is None else markov.rank,
         buckets=plan.buckets,
         sample_from_anchor=plan.sample_from_anchor,
     )
@@ -180,17 +186,25 @@ def layout_for(plan: Plan, weight: Tensor, markov: MarkovHead | None, dialect: s
         forward=plan.forward,
         head_dtype=weight.dtype,
         step_dtype=plan.step_dtype,
+        recurrent=markov is not None and markov.kind == "rnn",
+        confidence=plan.confidence is not None,
     )
 
 
 def draft_for(
-    shapes: Shapes, weight: Tensor, markov: MarkovHead | None, noise: Noise | None
+    plan: Plan,
+    shapes: Shapes,
+    weight: Tensor,
+    markov: MarkovHead | None,
+    noise: Noise | None,
+    *,
+    greedy_draft: bool,
 ) -> Draft:
     """Put together what is drafted from: DSPARK with a Markov head and noise, else DFLASH."""
-    head = OutputHead(weight, shapes.vocabulary)
+    head = OutputHead(weight, shapes.vocabulary, mup=plan.mup)
     if markov is None or noise is None:
-        return DflashDraft(shapes, head)
-    return DsparkDraft(shapes, head, markov, noise)
+        return DflashDraft(shapes, head, plan.confidence)
+    return DsparkDraft(shapes, head, markov, noise, plan.confidence, greedy_draft)
 
 
 def decide(
@@ -221,6 +235,9 @@ def decide(
         mode=config.folded_sampling,
     )
     decision = gate.build(facts)
+    if config.greedy_draft and decision.fold != "eager":
+        # Nothing is sampled, so memory for sampling is no question.
+        return Decision("greedy", "folded")
     if decision.fold != "sampled" or weight is None:
         return decision
     # Memory is the last row of the table: its need is known only for a sampler that could exist.
@@ -275,7 +292,9 @@ def _built(
         raise NotImplementedError(f"an output head over {plan.ranks} ranks; it should be on one")
     dialect = "none" if noise is None else noise.dialect
     layout = replace(layout_for(plan, weight, markov, dialect), fold=decision.fold)
-    draft = draft_for(layout.shapes, weight, markov, noise)
-    stages = around.restage(stages_for(around.config.stages, dialect, decision.fold))
+    config, shapes = around.config, layout.shapes
+    draft = draft_for(plan, shapes, weight, markov, noise, greedy_draft=config.greedy_draft)
+    stages = stages_for(config.stages, draft.dialect, decision.fold, draft.kind)
     state = {} if noise is None else noise.state
-    return sampler_type(draft, stages, Buffers(layout, plan.device, state), decision)
+    buffers = Buffers(layout, plan.device, state)
+    return sampler_type(draft, around.restage(stages), buffers, decision)

@@ -8,28 +8,37 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from . import bias, choice, logits, noise
+from . import bias, choice, confidence, logits, noise
 from .bias import MarkovHead
 from .logits import OutputHead
+
+Bias = Callable[[MarkovHead, Tensor, Tensor | None, Tensor | None], tuple[Tensor, Tensor | None]]
+BIASES: dict[str, Bias] = {
+    "vanilla": bias.vanilla,
+    "gated": bias.gated,
+    "rnn": bias.recurrent,
+}
 
 
 class Stages(NamedTuple):
     """The arrows of the sampler pipeline.
 
     logits   (head, hidden [B, K, D], out [B, K, V]): base logits (P1)
-    bias     (markov, previous [B]) -> [B, V]: the correction of one step
+    bias     (markov, previous [B], hidden [B, D], state [B, R] or None) -> [B, V], next state
     step     (base [B, V], bias [B, V], out [B, V]): step logits (P2)
     noise    (noise, rows, step, buffer or None) -> [B, V] float32 or None
     choice   (logits, temperature, greedy, noise, tokens, flags): one draft column
     advance  (noise): the end of a block
+    rate     (head, features, raw, confidence, flags): what the confidence head says
     """
 
     logits: Callable[[OutputHead, Tensor, Tensor], None]
-    bias: Callable[[MarkovHead, Tensor], Tensor]
+    bias: Bias
     step: Callable[[Tensor, Tensor, Tensor], None]
     noise: Callable[[Any, int, int, Tensor | None], Tensor | None]
     choice: Callable[..., None]
     advance: Callable[[Any], None]
+    rate: Callable[..., None]
 
 
 _COUNTER = Stages(
@@ -39,10 +48,12 @@ _COUNTER = Stages(
     noise=noise.counter,
     choice=choice.choose_counter,
     advance=noise.advance_counter,
+    rate=confidence.rate,
 )
 _RACE = _COUNTER._replace(noise=noise.race, choice=choice.choose_race, advance=noise.advance_race)
 
-# A greedy tail moves the noise state as far as a sampled one would: the counter by one block, the
+# Dialect 'none' draws nothing and moves nothing: DFLASH, and a greedy draft. A greedy tail of the
+# other two moves the noise state as far as a sampled one would: the counter by one block, the
 # generator by the same draws, which are discarded.
 TORCH: dict[tuple[str, str], Stages] = {
     ("none", "greedy"): _COUNTER._replace(
@@ -56,12 +67,13 @@ TORCH: dict[tuple[str, str], Stages] = {
 IMPLEMENTATIONS = {"auto": TORCH, "torch": TORCH}
 
 
-def stages_for(implementation: str, dialect: str, fold: str) -> Stages:
+def stages_for(implementation: str, dialect: str, fold: str, kind: str = "vanilla") -> Stages:
     """Return the arrows of an implementation.
 
     implementation  'auto' or 'torch'
-    dialect         'none' (no Markov head), 'race' or 'counter'
+    dialect         'none' (nothing is drawn), 'race' or 'counter'
     fold            'greedy' or 'sampled'
+    kind            of the Markov head, a key of BIASES
 
     ValueError: a combination that does not exist, with those that do.
     """
@@ -69,4 +81,4 @@ def stages_for(implementation: str, dialect: str, fold: str) -> Stages:
     if (dialect, fold) not in table:
         known = [f"{name} {pair}" for name, pairs in IMPLEMENTATIONS.items() for pair in pairs]
         raise ValueError(f"no stages for {implementation} {dialect, fold}; there are {known}")
-    return table[dialect, fold]
+    return table[dialect, fold]._replace(bias=BIASES[kind])

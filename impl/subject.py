@@ -14,29 +14,22 @@ from torch import Tensor
 from . import gate
 from .assembly import Parts, assemble
 from .backbone import Backbone
-from .bias import MarkovHead
+from .bias import KINDS, MarkovHead
 from .buffers import STEP_DTYPES, Buffers
+from .confidence import ConfidenceHead
 from .config import Config
-from .gate import AcceptFacts, BuildFacts, Decision, StepFacts
+from .facts import build_decision
+from .gate import AcceptFacts, BuildFacts, StepFacts
 from .graph import engine_for
 from .graph.engine import Engine
 from .logits import DENSE, BorrowedHead
 from .noise import CounterNoise, RaceNoise
 from .proposer import Batch, Proposal, Proposer
-from .sampler import (
-    DraftSampler,
-    Plan,
-    Refusal,
-    Surroundings,
-    admit,
-    decide,
-    layout_for,
-)
+from .sampler import RATED, DraftSampler, Plan, Refusal, admit, layout_for
 from .stages import Stages
 
 DIALECTS = {"dflash": ("none",), "dspark": ("race", "counter")}
 BACKBONE_SEED = 0
-WIDE = 8
 
 
 class GivenForward:
@@ -89,7 +82,7 @@ def factory(
     """
     _refuse_unserved(setting)
     device, eager = torch.device(setting["device"]), setting["engine"] == "eager"
-    config = replace(Config.from_environment(), noise=setting["dialect"], engine=setting["engine"])
+    config = _config(setting)
     plan = Plan(
         drafts=setting["drafts"],
         vocabulary=setting["vocabulary"],
@@ -98,9 +91,10 @@ def factory(
         step_dtype=getattr(torch, setting["step_dtype"]),
         forward=setting["forward"],
         device=device,
+        mup=setting.get("mup", 1.0),
+        confidence=_confidence(setting),
     )
-    head = BorrowedHead(setting["head"])
-    markov = MarkovHead(setting["w1"], setting["w2"]) if setting["family"] == "dspark" else None
+    head, markov = BorrowedHead(setting["head"]), _markov(setting)
     forward: GivenForward | BackboneForward = GivenForward(plan.vocabulary)
     if plan.forward == "backbone":
         shapes = layout_for(plan, setting["head"], markov, config.noise).shapes
@@ -124,12 +118,36 @@ def factory(
     return Subject(setting, proposer)
 
 
+def _config(setting: Mapping[str, Any]) -> Config:
+    found = Config.from_environment()
+    # The word of the setting counts, and the environment's where the setting has none.
+    greedy_draft = setting.get("greedy_draft", found.greedy_draft)
+    noise, engine = setting["dialect"], setting["engine"]
+    return replace(found, noise=noise, engine=engine, greedy_draft=greedy_draft)
+
+
+def _markov(setting: Mapping[str, Any]) -> MarkovHead | None:
+    if setting["family"] != "dspark":
+        return None
+    kind = setting.get("markov", "vanilla")
+    return MarkovHead(setting["w1"], setting["w2"], kind, setting.get("w3"), setting.get("b3"))
+
+
+def _confidence(setting: Mapping[str, Any]) -> ConfidenceHead | None:
+    weight = setting.get("confidence_weight")
+    if weight is None:
+        return None
+    return ConfidenceHead(weight, setting["confidence_bias"], setting["confidence_sts"])
+
+
 def _refuse_unserved(setting: Mapping[str, Any]) -> None:
     family, dialect = setting["family"], setting["dialect"]
     if dialect not in DIALECTS.get(family, ()):
         raise NotImplementedError(
             f"family {family!r} with dialect {dialect!r}; there are {DIALECTS}"
         )
+    if setting.get("markov", "vanilla") not in KINDS:
+        raise NotImplementedError(f"Markov head {setting['markov']!r}; there are {list(KINDS)}")
     if setting["forward"] not in ("given", "backbone"):
         raise NotImplementedError(f"forward {setting['forward']!r}; there are given and backbone")
     if setting["engine"] not in ("emulator", "cuda", "eager"):
@@ -230,7 +248,7 @@ class Subject:
         elif table == "accept":
             decision = gate.accept(AcceptFacts(**values))
         elif table == "build":
-            decision = _build_decision(BuildFacts(**values))
+            decision = build_decision(BuildFacts(**values))
         else:
             raise ValueError(f"the table is {table!r}; it should be build, step or accept")
         return {"fold": decision.fold, "reason": decision.reason}
@@ -238,7 +256,10 @@ class Subject:
     def _abilities(self) -> Iterator[str]:
         yield from ("FLAGS", "FORWARD", "EAGER", "GATES")
         tail = self.proposer.tail
-        if self.noise is not None:
+        if self.setting.get("confidence_weight") is not None:
+            yield "CONFIDENCE"
+        # A greedy draft draws nothing, and its rows have one-hot laws that need no logits.
+        if self.noise is not None and not self.proposer.draft.greedy_draft:
             yield from ("DRAWS", "NOISE")
             # A greedy-only tail keeps no step logits, so its folded blocks claim nothing.
             if isinstance(tail, Refusal) or tail.decision.fold == "sampled":
@@ -260,38 +281,10 @@ class Subject:
         return Batch(inputs[source], anchor, admit(inputs["temperature"], inputs["top_k"]))
 
     def _outputs(self, proposal: Proposal) -> dict[str, Tensor]:
-        names = ["tokens", "flags", "step_logits", "temperature", "greedy"]
+        names = ["tokens", "flags", *RATED]
+        if not proposal.greedy_draft:
+            names += ["step_logits", "temperature", "greedy"]
         if self.setting["forward"] == "backbone":
             names.append("hidden")
         found = {name: getattr(proposal, name) for name in names}
         return {name: value for name, value in found.items() if value is not None}
-
-
-def _build_decision(facts: BuildFacts) -> Decision:
-    """Make the objects that the facts speak of, without memory, and let the builders' rule look."""
-    # A storage dtype that torch does not have is held packed in bytes.
-    dtype = getattr(torch, facts.weight_dtype or "uint8", torch.uint8)
-    weight = torch.empty(facts.stored_rows, WIDE, dtype=dtype, device="meta")
-    ranges = tuple((rank, rank + 1) for rank in range(facts.ranks))
-    head = BorrowedHead(
-        weight if facts.has_weight else None,
-        facts.added_vocabulary,
-        ranges if facts.has_shard_ranges else None,
-    )
-    table = torch.empty(max(facts.vocabulary, 0), WIDE, device="meta")
-    markov = MarkovHead(table, table) if facts.has_markov_head else None
-    plan = Plan(facts.drafts, facts.vocabulary, (1,), ranks=facts.ranks)
-    config = Config(
-        folded_sampling=facts.mode.lower(),
-        folded_proposal=not facts.switched_off,
-        eager_draft=facts.switched_off,
-    )
-    around = Surroundings(object() if facts.engine_available else None, config)
-    parts = (facts.family, plan, head if facts.has_head else None, markov, "counter")
-    decision = decide(*parts, around)
-    if decision.fold != "sampled" or facts.free_bytes is None:
-        return decision
-    # The objects need other bytes than the facts say; the margin between free and need is kept.
-    need = layout_for(plan, weight, markov, "counter").nbytes()
-    free = facts.free_bytes - facts.need_bytes + need
-    return decide(*parts, replace(around, free_bytes=free))

@@ -73,15 +73,18 @@ TABLE = {
     "impl/shards.py": "torch torch.distributed",
     "impl/gate.py": "",
     "impl/stages.py": "torch .logits .bias .noise .choice .confidence .acceptance .kernels.*",
-    "impl/draft.py": "torch .shapes .buffers .stages .shards .logits .bias .noise",
-    "impl/sampler.py": "torch .shapes .config .gate .buffers .stages .draft .logits .bias .noise",
+    "impl/draft.py": "torch .shapes .buffers .stages .shards .logits .bias .noise .confidence",
+    "impl/sampler.py": "torch .shapes .config .gate .buffers .stages .draft .logits .bias .noise "
+    ".confidence",
     "impl/runner.py": "torch .shapes .buffers .noise .graph .graph.engine",
     "impl/proposer.py": "torch .shapes .config .gate .buffers .stages .draft .logits .bias .noise "
-    ".shards .sampler .runner .graph.engine",
+    ".shards .sampler .runner .borrowed .graph.engine",
+    "impl/borrowed.py": "torch",
+    "impl/facts.py": "torch .bias .config .gate .logits .sampler",
     "impl/assembly.py": "torch .config .stages .logits .bias .noise .sampler .runner .proposer "
     ".graph .graph.engine",
     "impl/subject.py": "torch .shapes .config .gate .buffers .stages .logits .bias .noise "
-    ".sampler .runner .proposer .assembly .backbone .graph .graph.engine",
+    ".confidence .facts .sampler .runner .proposer .assembly .backbone .graph .graph.engine",
     "impl/graph/__init__.py": "torch .graph.engine .graph.cuda .graph.emulator .graph.hazard",
     "impl/graph/engine.py": "torch",
     "impl/graph/cuda.py": "torch .graph.engine .graph.hazard",

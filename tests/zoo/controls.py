@@ -47,10 +47,11 @@ def summed_bias(setting: Setting) -> Any:
     """The bias product is summed in another order, in float64, and rounded once."""
 
     def other(stages: Stages) -> Stages:
-        def bias(markov: Any, previous: Tensor) -> Tensor:
+        def bias(markov: Any, previous: Tensor, hidden: Any, state: Any) -> tuple[Tensor, Any]:
+            del hidden
             embedding = markov.w1[previous].double().flip(-1)
             product = embedding @ markov.w2.double().flip(-1).T
-            return product.float().to(markov.w2.dtype)
+            return product.float().to(markov.w2.dtype), state
 
         return stages._replace(bias=bias)
 

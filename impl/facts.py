@@ -1,0 +1,46 @@
+"""The build table asked about facts: real objects are made to fit them, and the builders look."""
+
+from dataclasses import replace
+
+import torch
+
+from .bias import MarkovHead
+from .config import Config
+from .gate import BuildFacts, Decision
+from .logits import BorrowedHead
+from .sampler import Plan, Surroundings, decide, layout_for
+
+WIDE = 8
+
+
+def build_decision(facts: BuildFacts) -> Decision:
+    """Make the objects that the facts speak of, without memory, and let the builders' rule look.
+
+    Returns what the table answers for them; a head of the facts' dtype, which torch may lack, too.
+    """
+    # A storage dtype that torch does not have is held packed in bytes.
+    dtype = getattr(torch, facts.weight_dtype or "uint8", torch.uint8)
+    weight = torch.empty(facts.stored_rows, WIDE, dtype=dtype, device="meta")
+    ranges = tuple((rank, rank + 1) for rank in range(facts.ranks))
+    head = BorrowedHead(
+        weight if facts.has_weight else None,
+        facts.added_vocabulary,
+        ranges if facts.has_shard_ranges else None,
+    )
+    table = torch.empty(max(facts.vocabulary, 0), WIDE, device="meta")
+    markov = MarkovHead(table, table) if facts.has_markov_head else None
+    plan = Plan(facts.drafts, facts.vocabulary, (1,), ranks=facts.ranks)
+    config = Config(
+        folded_sampling=facts.mode.lower(),
+        folded_proposal=not facts.switched_off,
+        eager_draft=facts.switched_off,
+    )
+    around = Surroundings(object() if facts.engine_available else None, config)
+    parts = (facts.family, plan, head if facts.has_head else None, markov, "counter")
+    decision = decide(*parts, around)
+    if decision.fold != "sampled" or facts.free_bytes is None:
+        return decision
+    # The objects need other bytes than the facts say; the margin between free and need is kept.
+    need = layout_for(plan, weight, markov, "counter").nbytes()
+    free = facts.free_bytes - facts.need_bytes + need
+    return decide(*parts, replace(around, free_bytes=free))
