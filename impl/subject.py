@@ -23,16 +23,9 @@ from .graph.engine import Engine
 from .logits import DENSE, BorrowedHead
 from .noise import CounterNoise, RaceNoise
 from .proposer import Batch, Proposal, Proposer
-from .sampler import (
-    DraftSampler,
-    Plan,
-    Refusal,
-    Surroundings,
-    admit,
-    decide,
-    layout_for,
-)
+from .sampler import DraftSampler, Plan, Refusal, Surroundings, admit, decide, layout_for
 from .stages import Stages
+from .target import Target
 
 DIALECTS = {"dflash": ("none",), "dspark": ("race", "counter")}
 BACKBONE_SEED = 0
@@ -235,8 +228,12 @@ class Subject:
             raise ValueError(f"the table is {table!r}; it should be build, step or accept")
         return {"fold": decision.fold, "reason": decision.reason}
 
+    def accept(self, target: Mapping[str, Any]) -> dict[str, Tensor]:
+        """Commit what the target accepts of the block just run; refuses by name."""
+        return self.proposer.accept(Target.from_mapping(target)).tensors()
+
     def _abilities(self) -> Iterator[str]:
-        yield from ("FLAGS", "FORWARD", "EAGER", "GATES")
+        yield from ("FLAGS", "FORWARD", "EAGER", "GATES", "ACCEPTS")
         tail = self.proposer.tail
         if self.noise is not None:
             yield from ("DRAWS", "NOISE")
