@@ -248,12 +248,16 @@ class Proposer:
 
         RuntimeError: no block has run. Refused: what the accept cannot honour, by name.
         """
+        return self.acceptor.accept(self.drafted(), target)
+
+    def drafted(self) -> Drafted:
+        """The block that ran last, as views of its buffers. RuntimeError: no block has run."""
         last = self._last
         if last is None or last.marked is None:
             raise RuntimeError("no block has run; run one first")
         held, rows = last.sampler.buffers, last.rows
         kept = held.get("step_logits")
-        block = Drafted(
+        return Drafted(
             anchor=held["anchor"][:rows],
             tokens=held["tokens"][:rows],
             step_logits=None if kept is None else kept[:rows],
@@ -267,4 +271,3 @@ class Proposer:
             bucket=last.padded,
             marked=last.marked,
         )
-        return self.acceptor.accept(block, target)
