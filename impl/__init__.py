@@ -12,7 +12,14 @@ choice      step logits (P2), key, winner, flag
 stages      one implementation of each arrow; the only place where a path is chosen
 draft       the K steps of a block: the function that is captured
 confidence  how likely each draft is to be accepted
-acceptance  the greedy accept, with its cut
+filters     target law p of sampled rows: temperature, top-k, top-p
+claim       claimed law q of drafted tokens
+coins       uniforms of an accept, apart from the noise of the draft
+residual    residual and bonus token: one draw by inverse CDF
+acceptance  greedy, chain, block and mixed accept, with their cut
+target      what a verify step hands over, and what is refused
+epilogue    the greedy accept, recorded
+acceptor    folded or eager, one decision a verify step
 gate        three ordered tables: facts to a fold and a reason
 sampler     DraftSampler: admission, staging, tail hook, read
 backbone    a small real draft model

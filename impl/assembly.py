@@ -9,8 +9,11 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from .acceptor import Acceptor
 from .bias import MarkovHead
+from .coins import Coins
 from .config import Config
+from .epilogue import VerifyEpilogue
 from .graph import engine_for
 from .graph.engine import Engine
 from .logits import BorrowedHead
@@ -99,4 +102,14 @@ def assemble(  # noqa: PLR0913  (what a proposer is made of)
         )
         runner.capture()
     addresses = Addresses(lambda: {**forward.weights(), **weights()})
-    return parts.proposer(draft, forward, layout, stages, tail, runner, addresses)
+    coins = Coins.beside(noise, plan.vocabulary, seed, plan.device)
+    acceptor = Acceptor(plan.vocabulary, coins, _epilogue(engine, tail))
+    return parts.proposer(draft, forward, layout, stages, tail, runner, addresses, acceptor)
+
+
+def _epilogue(engine: Engine | None, tail: DraftSampler | Refusal) -> VerifyEpilogue | None:
+    if engine is None or isinstance(tail, Refusal):
+        return None
+    epilogue = VerifyEpilogue(engine, tail.buffers)
+    epilogue.capture()
+    return epilogue

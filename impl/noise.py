@@ -124,21 +124,29 @@ def race(noise: RaceNoise, rows: int, step: int, buffer: Tensor | None) -> Tenso
 
 
 def counter(noise: CounterNoise, rows: int, step: int, buffer: Tensor | None) -> Tensor:
-    """Return E = -log1p(-u) of the counters (id // 4, row, step, block mod 2**32), word id % 4.
+    """Return E = -log1p(-u) of the uniforms of one step.
 
     result [rows, V] float32
+    """
+    del buffer
+    return -torch.log1p(-uniforms(noise, rows, step))
+
+
+def uniforms(noise: CounterNoise, rows: int, step: int) -> Tensor:
+    """Return u of the counters (id // 4, row, step, block mod 2**32), word id % 4.
+
+    result [rows, V] float32 in (0, 1)
 
     u = (bits + 1/2) 2**-32 is exact in float64, rounded once to float32, and kept below 1: its
     largest words would give an infinite E, and with it a token of probability zero.
     """
-    del buffer
     device = noise.block.device
     group = torch.arange(-(-noise.vocabulary // 4), device=device)[None, :]
     row = torch.arange(rows, device=device)[:, None]
     words = (group, row, torch.full_like(row, step), (noise.block & WORD)[:, None])
     bits = torch.stack(philox(words, (noise.seed_key[0], noise.seed_key[1])), -1).view(rows, -1)
     uniform = (bits[:, : noise.vocabulary].double() + 0.5) * 2.0**-32
-    return -torch.log1p(-uniform.float().clamp(max=UNIFORM_MAX))
+    return uniform.float().clamp(max=UNIFORM_MAX)
 
 
 def philox(counters: tuple[Tensor, ...], key: tuple[Tensor, Tensor]) -> tuple[Tensor, ...]:

@@ -12,10 +12,12 @@ import torch
 from torch import Tensor
 
 from . import gate
+from .acceptor import Acceptor, Committed, Drafted
 from .borrowed import Borrowed
 from .buffers import Buffers, Layout
 from .draft import Draft
 from .gate import Decision, StepFacts
+from .noise import Noise
 from .runner import Addresses, Forward, Runner, run_block
 from .sampler import (
     Admitted,
@@ -23,6 +25,7 @@ from .sampler import (
     Refusal,
 )
 from .stages import Stages
+from .target import Target
 
 ASKED = Decision("eager", "eager block asked for")
 NO_BLOCK = "no block has run"
@@ -93,8 +96,10 @@ class _Loaded:
     sampler: DraftSampler
     rows: int
     padded: int
+    admitted: Admitted
     ran: bool = False
     replay: int = 0
+    marked: Noise | None = None
 
 
 class Proposer:
@@ -107,6 +112,7 @@ class Proposer:
     tail       the folded sampler, or why there is none
     runner     replays the tail, None without one
     addresses  where the weights of an eager block lie
+    acceptor   accepts the blocks, and marks where their coins are
     """
 
     def __init__(
@@ -118,6 +124,7 @@ class Proposer:
         tail: DraftSampler | Refusal,
         runner: Runner | None,
         addresses: Addresses,
+        acceptor: Acceptor,
     ) -> None:
         self.draft = draft
         self.forward = forward
@@ -126,6 +133,7 @@ class Proposer:
         self.tail = tail
         self.runner = runner
         self.addresses = addresses
+        self.acceptor = acceptor
         self._loaded: _Loaded | None = None
         self._last: _Loaded | None = None
 
@@ -225,7 +233,7 @@ class Proposer:
         sampler.buffers.load(source, batch.source, padded)
         sampler.buffers.load("anchor", batch.anchor, padded)
         sampler.stage_sampling_params(batch.admitted, padded)
-        return _Loaded(decision, sampler, rows, padded)
+        return _Loaded(decision, sampler, rows, padded, batch.admitted)
 
     def _temporary(self, rows: int, device: torch.device, decision: Decision) -> DraftSampler:
         state = {} if self.draft.noise is None else self.draft.noise.state
@@ -233,6 +241,7 @@ class Proposer:
         return DraftSampler(self.draft, self.stages, buffers, decision)
 
     def _run(self, loaded: _Loaded) -> None:
+        loaded.marked = self.acceptor.coins.mark()
         if loaded.decision.fold == "eager" or self.runner is None:
             self.addresses.check()
             run_block(loaded.sampler.buffers, self.forward, (loaded.sampler,), loaded.padded)
@@ -263,4 +272,38 @@ class Proposer:
             folded=loaded.decision.fold != "eager",
             reason=loaded.decision.reason,
             bucket=loaded.padded,
+        )
+
+    @property
+    def one_hot(self) -> bool:
+        """Whether no row ever draws its tokens, so that they are accepted as point masses."""
+        return self.draft.noise is None
+
+    def accept(self, target: Target) -> Committed:
+        """Commit what the target accepts of the block that ran last.
+
+        RuntimeError: no block has run. Refused: what the accept cannot honour, by name.
+        """
+        return self.acceptor.accept(self.drafted(), target)
+
+    def drafted(self) -> Drafted:
+        """The block that ran last, as views of its buffers. RuntimeError: no block has run."""
+        last = self._last
+        if last is None or last.marked is None:
+            raise RuntimeError("no block has run; run one first")
+        held, rows = last.sampler.buffers, last.rows
+        kept = held.get("step_logits")
+        return Drafted(
+            anchor=held["anchor"][:rows],
+            tokens=held["tokens"][:rows],
+            step_logits=None if kept is None else kept[:rows],
+            flags=held["flags"][:rows],
+            temperature=last.admitted.temperature,
+            greedy=last.admitted.greedy,
+            top_k=last.admitted.top_k,
+            sampled_rows=last.admitted.sampled_rows,
+            one_hot=self.one_hot,
+            folded=last.decision.fold != "eager",
+            bucket=last.padded,
+            marked=last.marked,
         )

@@ -31,16 +31,18 @@ READ = ("tokens", "flags", "step_logits", "temperature", "greedy", *RATED)
 
 @dataclass(frozen=True)
 class Admitted:
-    """Sampling parameters after admission; both tensors are private copies.
+    """Sampling parameters after admission; every tensor is a private copy.
 
     temperature  [B] float32, at least 1e-5
     greedy       [B] bool: the row takes the argmax
     sampled_rows a host flag derived from `greedy`: some row samples
+    top_k        [B] int64: as requested; the draft ignores it, the target law does not
     """
 
     temperature: Tensor
     greedy: Tensor
     sampled_rows: bool
+    top_k: Tensor
 
 
 def admit(temperature: Tensor, top_k: Tensor) -> Admitted:
@@ -62,7 +64,7 @@ def admit(temperature: Tensor, top_k: Tensor) -> Admitted:
             raise ValueError(f"row {row} has temperature {value}; it should be finite and >= 0")
     greedy = (top_k <= 1) | (temperature < GREEDY_BELOW)
     clamped = temperature.float().clamp(min=TEMPERATURE_MIN)
-    return Admitted(clamped, greedy, not bool(greedy.all()))
+    return Admitted(clamped, greedy, not bool(greedy.all()), top_k.long().clone())
 
 
 class DraftSampler:

@@ -27,6 +27,7 @@ from .noise import CounterNoise, RaceNoise
 from .proposer import Batch, Proposal, Proposer
 from .sampler import RATED, DraftSampler, Plan, Refusal, admit, layout_for
 from .stages import Stages
+from .target import Target
 
 DIALECTS = {"dflash": ("none",), "dspark": ("race", "counter")}
 BACKBONE_SEED = 0
@@ -253,11 +254,15 @@ class Subject:
             raise ValueError(f"the table is {table!r}; it should be build, step or accept")
         return {"fold": decision.fold, "reason": decision.reason}
 
+    def accept(self, target: Mapping[str, Any]) -> dict[str, Tensor]:
+        """Commit what the target accepts of the block just run; refuses by name."""
+        return self.proposer.accept(Target.from_mapping(target)).tensors()
+
     def _abilities(self) -> Iterator[str]:
-        yield from ("FLAGS", "FORWARD", "EAGER", "GATES")
+        yield from ("FLAGS", "FORWARD", "EAGER", "GATES", "ACCEPTS", "CONFIDENCE")
         tail = self.proposer.tail
-        if self.setting.get("confidence_weight") is not None:
-            yield "CONFIDENCE"
+        if self.noise is not None:
+            yield "HEADS"
         # A greedy draft draws nothing, and its rows have one-hot laws that need no logits.
         if self.noise is not None and not self.proposer.draft.greedy_draft:
             yield from ("DRAWS", "NOISE")

@@ -69,7 +69,14 @@ TABLE = {
     "impl/noise.py": "torch",
     "impl/choice.py": "torch",
     "impl/confidence.py": "torch",
-    "impl/acceptance.py": "torch",
+    "impl/residual.py": "torch",
+    "impl/filters.py": "torch",
+    "impl/claim.py": "torch",
+    "impl/coins.py": "torch .noise",
+    "impl/acceptance.py": "torch .residual",
+    "impl/target.py": "torch .acceptance",
+    "impl/epilogue.py": "torch .acceptance .buffers .runner .target .graph.engine",
+    "impl/acceptor.py": "torch .gate .noise .acceptance .claim .coins .epilogue .filters .target",
     "impl/shards.py": "torch torch.distributed",
     "impl/gate.py": "",
     "impl/stages.py": "torch .logits .bias .noise .choice .confidence .acceptance .kernels.*",
@@ -78,13 +85,14 @@ TABLE = {
     ".confidence",
     "impl/runner.py": "torch .shapes .buffers .noise .graph .graph.engine",
     "impl/proposer.py": "torch .shapes .config .gate .buffers .stages .draft .logits .bias .noise "
-    ".shards .sampler .runner .borrowed .graph.engine",
+    ".shards .sampler .runner .borrowed .graph.engine .acceptor .target",
     "impl/borrowed.py": "torch",
     "impl/facts.py": "torch .bias .config .gate .logits .sampler",
     "impl/assembly.py": "torch .config .stages .logits .bias .noise .sampler .runner .proposer "
-    ".graph .graph.engine",
+    ".graph .graph.engine .acceptor .coins .epilogue",
     "impl/subject.py": "torch .shapes .config .gate .buffers .stages .logits .bias .noise "
-    ".confidence .facts .sampler .runner .proposer .assembly .backbone .graph .graph.engine",
+    ".confidence .facts .sampler .runner .proposer .assembly .backbone .graph .graph.engine "
+    ".target",
     "impl/graph/__init__.py": "torch .graph.engine .graph.cuda .graph.emulator .graph.hazard",
     "impl/graph/engine.py": "torch",
     "impl/graph/cuda.py": "torch .graph.engine .graph.hazard",
