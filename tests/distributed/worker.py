@@ -1,0 +1,155 @@
+"""What each rank runs: blocks over shards, eager and recorded, beside the unsharded block.
+
+Writes what it saw to RANK.json in the folder it is given: per scenario the results that differ.
+"""
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import distributed
+
+from impl import gate, ranks
+from impl.buffers import Buffers
+from impl.graph import engine_for
+from impl.noise import CounterNoise
+from impl.shards import Group, ProcessGroup, Shard, ShardedChoice, agree
+from oracle.judge.checks.gates import OPEN_BUILD
+from tests.sharding import Case, Ranges, case, differences, load, rank_parts, results, whole
+from tests.strategies import Shape
+
+V, SEED, BLOCKS = 13, 21, 4
+SPLITS: dict[str, Ranges] = {
+    "uneven": ((0, 8), (8, V)),
+    "narrow": ((0, 4), (4, V)),
+    "last empty": ((0, V), (V, V)),
+    "first empty": ((0, 0), (0, V)),
+}
+FOLDS = (("dspark", "sampled"), ("dspark", "greedy"), ("dflash", "greedy"))
+Parts = Callable[[Case, Ranges, ProcessGroup], tuple[Any, Buffers]]
+
+
+def drawn(family: str, fold: str, number: int) -> Case:
+    """Case `number`: the weights of number 0 with inputs of its own; bfloat16 ties are common."""
+    shape = Shape(5, 3, 1, V, V + 3, 6, 2, torch.bfloat16, torch.float32, SEED)
+    first = case(shape, family, fold, spoil=False)
+    other = case(replace(shape, seed=SEED + number), family, fold)
+    return replace(other, weight=first.weight, markov=first.markov, noise_seed=SEED)
+
+
+def sound(given: Case, ranges: Ranges, group: ProcessGroup) -> tuple[Any, Buffers]:
+    """A rank as it should be."""
+    return rank_parts(given, ranges, group, given.noise())
+
+
+def local_seed(given: Case, ranges: Ranges, group: ProcessGroup) -> tuple[Any, Buffers]:
+    """A rank that seeds its noise by its number."""
+    noise = CounterNoise.seeded(V, SEED + group.rank, torch.device("cpu"))
+    return rank_parts(given, ranges, group, noise)
+
+
+class Misplaced(Shard):
+    """A shard that believes it starts four ids early."""
+
+    @property
+    def start(self) -> int:
+        """The wrong first id of every rank but the first."""
+        return max(super().start - 4, 0)
+
+
+@dataclass(frozen=True)
+class WrongOffset:
+    """A draft whose choice counts ids from the wrong place."""
+
+    draft: Any
+
+    def block(self, *arguments: Any) -> None:
+        """Draft with the planted choice."""
+        sound_choice = ranks._choice
+
+        def planted(shard: Shard, group: Group, buffers: Buffers) -> ShardedChoice:
+            return sound_choice(Misplaced(shard.ranges, shard.rank), group, buffers)
+
+        ranks._choice = planted
+        try:
+            self.draft.block(*arguments)
+        finally:
+            ranks._choice = sound_choice
+
+
+def wrong_offset(given: Case, ranges: Ranges, group: ProcessGroup) -> tuple[Any, Buffers]:
+    """A rank whose ids are off by four."""
+    draft, buffers = sound(given, ranges, group)
+    return WrongOffset(draft), buffers
+
+
+def mismatches(family: str, fold: str, ranges: Ranges, parts: Parts, how: str) -> list[str]:
+    """Draft several blocks on shards and list every result that the unsharded block does not have.
+
+    how  'eager', or 'recorded': by the emulator once, then replayed over inputs copied in place
+    """
+    start = drawn(family, fold, 0)
+    draft, buffers = parts(start, ranges, ProcessGroup())
+    hidden, anchor, spoil = start.hidden.clone(), start.anchor.clone(), start.spoil.clone()
+    stages = replace(start, spoil=spoil).stages
+
+    def block() -> None:
+        draft.block(stages, buffers, hidden, anchor)
+
+    run = block
+    if how == "recorded":
+        engine = engine_for("cpu")
+        run = engine.record(block, pool=engine.pool()).replay
+    found = []
+    for number in range(BLOCKS):
+        given = drawn(family, fold, number)
+        for held, fresh in ((hidden, given.hidden), (anchor, given.anchor), (spoil, given.spoil)):
+            held.copy_(fresh)
+        load(given, buffers)
+        run()
+        wrong = differences(results(buffers), whole(given, number))
+        found += [f"block {number}: {name}" for name in wrong]
+    return found
+
+
+def gate_answer(group: ProcessGroup) -> dict[str, Any]:
+    """Ask the gate with other free memory on every rank."""
+    free = (2**40, 2**30 - 1)[group.rank]
+    facts = agree(group, {**OPEN_BUILD, "family": "dspark", "free_bytes": free, "need_bytes": 5})
+    decision = gate.build(gate.BuildFacts(**facts))
+    return agree(group, vars(decision))
+
+
+def disagreement(group: ProcessGroup) -> str:
+    """What a rank says when another one drafts another number of tokens."""
+    try:
+        agree(group, {"drafts": 3 + group.rank})
+    except ValueError as error:
+        return str(error)
+    return "nobody noticed"
+
+
+def main(folder: Path) -> None:
+    """Run every scenario on this rank and write what was seen."""
+    torch.set_num_threads(1)
+    distributed.init_process_group("gloo")
+    group = ProcessGroup()
+    seen: dict[str, Any] = {"gate": gate_answer(group), "disagreement": disagreement(group)}
+    for how in ("eager", "recorded"):
+        for name, ranges in SPLITS.items():
+            for family, fold in FOLDS:
+                key = f"{how} {family} {fold} {name}"
+                seen[key] = mismatches(family, fold, ranges, sound, how)
+        for planted in (local_seed, wrong_offset):
+            key = f"{how} {planted.__name__}"
+            seen[key] = mismatches("dspark", "sampled", SPLITS["uneven"], planted, how)
+    (folder / f"{group.rank}.json").write_text(json.dumps(seen))
+    distributed.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
