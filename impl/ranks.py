@@ -6,17 +6,20 @@ ShardedChoice stands in for the choice arrow of the stages.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor
 
+from . import gate
 from .bias import MarkovHead
 from .buffers import Buffers, Layout, Spec
 from .draft import DflashDraft, DsparkDraft, queries
-from .logits import DENSE, OutputHead
-from .noise import CounterNoise
-from .shards import FIELDS, Group, Shard, ShardedChoice
+from .gate import BuildFacts, Decision
+from .logits import DENSE, BorrowedHead, OutputHead
+from .noise import CounterNoise, Noise
+from .shapes import Shapes
+from .shards import FIELDS, Group, Shard, ShardedChoice, agree
 from .stages import Stages
 
 
@@ -179,6 +182,59 @@ class ShardedDspark(DsparkDraft):
         came = everyone.view(self.group.size, *mine.shape)
         for part, (start, end) in zip(came, self.shard.ranges, strict=True):
             buffers["step_logits"][:rows, :, start:end].copy_(part[:, :, : end - start])
+
+
+@dataclass(frozen=True)
+class Seat:
+    """The place of one process among those that share a vocabulary."""
+
+    shard: Shard
+    group: Group
+
+    def layout(self, like: Layout) -> ShardedLayout:
+        """Return the buffers that this rank needs where one rank alone would need `like`."""
+        own = {field.name: getattr(like, field.name) for field in fields(like)}
+        return ShardedLayout(**own, shard=self.shard)
+
+    def draft(
+        self, shapes: Shapes, weight: Tensor, markov: MarkovHead | None, noise: Noise | None
+    ) -> ShardedDflash | ShardedDspark:
+        """Put together what this rank drafts from: DSPARK with a Markov head, else DFLASH."""
+        head = head_of(self.shard, weight)
+        if markov is None or noise is None:
+            return ShardedDflash(shapes, head, self.shard, self.group)
+        return ShardedDspark(shapes, head, markov, noise, self.shard, self.group)
+
+    def stored(self, rows: int) -> int:
+        """Rows that all heads store for V, seen from this one with `rows`: V unless some lack."""
+        return self.shard.vocabulary + min(0, rows - self.shard.width)
+
+
+def seat_for(group: Group | None, ranks: int, lm_head: BorrowedHead | None) -> Seat | None:
+    """Return the place of this process; None when it has no group, or the head says no ranges.
+
+    ValueError: a group or ranges of another number of ranks; ranges that are no shards.
+    """
+    if group is not None and group.size != ranks:
+        raise ValueError(f"the group has {group.size} ranks; the plan says {ranks}")
+    ranges = None if lm_head is None else lm_head.shard_ranges
+    if group is None or ranges is None:
+        return None
+    if len(ranges) != ranks:
+        raise ValueError(f"the output head says {len(ranges)} ranges; it should say {ranks}")
+    return Seat(Shard(ranges, group.rank), group)
+
+
+def asked(group: Group | None, facts: BuildFacts) -> Decision:
+    """Ask the gate about a build; in a group about facts that are the same on every rank.
+
+    ValueError, on every rank: the ranks differ in another fact than free memory, or in the answer.
+    """
+    if group is None:
+        return gate.build(facts)
+    decision = gate.build(BuildFacts(**agree(group, vars(facts))))
+    agree(group, vars(decision))
+    return decision
 
 
 def _choice(shard: Shard, group: Group, buffers: Buffers) -> ShardedChoice:

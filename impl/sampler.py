@@ -11,7 +11,6 @@ from math import isfinite
 import torch
 from torch import Tensor
 
-from . import gate
 from .bias import MarkovHead
 from .buffers import Buffers, Layout
 from .config import Config
@@ -19,7 +18,9 @@ from .draft import DflashDraft, Draft, DsparkDraft
 from .gate import BuildFacts, Decision
 from .logits import BorrowedHead, OutputHead
 from .noise import CounterNoise, Noise, RaceNoise
+from .ranks import Seat, asked, seat_for
 from .shapes import Shapes
+from .shards import Group
 from .stages import Stages, stages_for
 
 TEMPERATURE_MIN = 1e-5
@@ -116,6 +117,7 @@ class Plan:
     forward     'given' or 'backbone': where hidden states come from
     device      where everything lives
     ranks       processes that share the output head
+    group       these processes; None where nothing is drafted over ranks
     """
 
     drafts: int
@@ -126,6 +128,7 @@ class Plan:
     forward: str = "given"
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     ranks: int = 1
+    group: Group | None = None
 
 
 @dataclass(frozen=True)
@@ -161,18 +164,20 @@ def noise_for(dialect: str, vocabulary: int, seed: int, device: torch.device) ->
     return kinds[dialect].seeded(vocabulary, seed, device)
 
 
-def layout_for(plan: Plan, weight: Tensor, markov: MarkovHead | None, dialect: str) -> Layout:
+def layout_for(
+    plan: Plan, weight: Tensor, markov: MarkovHead | None, dialect: str, seat: Seat | None = None
+) -> Layout:
     """Lay out the buffers of a block that samples what its family can sample."""
     shapes = Shapes(
         drafts=plan.drafts,
         vocabulary=plan.vocabulary,
-        stored_columns=weight.shape[0],
+        stored_columns=weight.shape[0] if seat is None else seat.stored(weight.shape[0]),
         hidden=weight.shape[1],
         rank=0 if markov is None else markov.w1.shape[1],
         buckets=plan.buckets,
         sample_from_anchor=plan.sample_from_anchor,
     )
-    return Layout(
+    layout = Layout(
         shapes=shapes,
         family="dflash" if markov is None else "dspark",
         dialect=dialect,
@@ -181,12 +186,19 @@ def layout_for(plan: Plan, weight: Tensor, markov: MarkovHead | None, dialect: s
         head_dtype=weight.dtype,
         step_dtype=plan.step_dtype,
     )
+    return layout if seat is None else seat.layout(layout)
 
 
 def draft_for(
-    shapes: Shapes, weight: Tensor, markov: MarkovHead | None, noise: Noise | None
+    shapes: Shapes,
+    weight: Tensor,
+    markov: MarkovHead | None,
+    noise: Noise | None,
+    seat: Seat | None = None,
 ) -> Draft:
     """Put together what is drafted from: DSPARK with a Markov head and noise, else DFLASH."""
+    if seat is not None:
+        return seat.draft(shapes, weight, markov, noise)
     head = OutputHead(weight, shapes.vocabulary)
     if markov is None or noise is None:
         return DflashDraft(shapes, head)
@@ -201,9 +213,13 @@ def decide(
     dialect: str,
     around: Surroundings,
 ) -> Decision:
-    """Gather the facts of a build from the objects themselves and ask the gate."""
+    """Gather the facts of a build from the objects themselves and ask the gate.
+
+    Over ranks the facts are made the same first, so that every rank gets the same answer.
+    """
     weight = None if lm_head is None else lm_head.weight
-    config = around.config
+    config, seat = around.config, seat_for(plan.group, plan.ranks, lm_head)
+    rows = 0 if weight is None else weight.shape[0]
     facts = BuildFacts(
         family=family,
         drafts=plan.drafts,
@@ -214,18 +230,18 @@ def decide(
         weight_dtype=None if weight is None else str(weight.dtype).removeprefix("torch."),
         added_vocabulary=0 if lm_head is None else lm_head.added_vocabulary,
         vocabulary=plan.vocabulary,
-        stored_rows=0 if weight is None else weight.shape[0],
+        stored_rows=rows if seat is None else seat.stored(rows),
         ranks=plan.ranks,
         has_shard_ranges=lm_head is not None and lm_head.shard_ranges is not None,
         has_markov_head=markov is not None,
         mode=config.folded_sampling,
     )
-    decision = gate.build(facts)
+    decision = asked(plan.group, facts)
     if decision.fold != "sampled" or weight is None:
         return decision
     # Memory is the last row of the table: its need is known only for a sampler that could exist.
-    need = layout_for(plan, weight, markov, dialect).nbytes()
-    return gate.build(replace(facts, free_bytes=around.free_bytes, need_bytes=need))
+    need = layout_for(plan, weight, markov, dialect, seat).nbytes()
+    return asked(plan.group, replace(facts, free_bytes=around.free_bytes, need_bytes=need))
 
 
 def build_dflash_sampler(
@@ -236,12 +252,12 @@ def build_dflash_sampler(
 ) -> DraftSampler | Refusal:
     """Build the greedy tail of DFLASH, or say why it cannot be folded.
 
-    NotImplementedError: a head that is sharded over ranks.
+    ValueError: a head over several ranks without their group.
     """
     decision = decide("dflash", plan, lm_head, None, "none", around)
     if decision.fold == "eager" or lm_head is None or lm_head.weight is None:
         return Refusal(decision.reason)
-    return _built(plan, lm_head.weight, None, None, decision, around, sampler_type)
+    return _built(plan, lm_head, lm_head.weight, None, None, decision, around, sampler_type)
 
 
 def build_dspark_sampler(
@@ -254,16 +270,17 @@ def build_dspark_sampler(
 ) -> DraftSampler | Refusal:
     """Build the tail of DSPARK, sampled or greedy-only, or say why it cannot be folded.
 
-    NotImplementedError: a head that is sharded over ranks.
+    ValueError: a head over several ranks without their group.
     """
     decision = decide("dspark", plan, lm_head, markov, noise.dialect, around)
     if decision.fold == "eager" or lm_head is None or lm_head.weight is None:
         return Refusal(decision.reason)
-    return _built(plan, lm_head.weight, markov, noise, decision, around, sampler_type)
+    return _built(plan, lm_head, lm_head.weight, markov, noise, decision, around, sampler_type)
 
 
 def _built(
     plan: Plan,
+    lm_head: BorrowedHead,
     weight: Tensor,
     markov: MarkovHead | None,
     noise: Noise | None,
@@ -271,11 +288,12 @@ def _built(
     around: Surroundings,
     sampler_type: type[DraftSampler],
 ) -> DraftSampler:
-    if plan.ranks != 1:
-        raise NotImplementedError(f"an output head over {plan.ranks} ranks; it should be on one")
+    seat = seat_for(plan.group, plan.ranks, lm_head)
+    if plan.ranks > 1 and seat is None:
+        raise ValueError(f"an output head over {plan.ranks} ranks; their group should be given")
     dialect = "none" if noise is None else noise.dialect
-    layout = replace(layout_for(plan, weight, markov, dialect), fold=decision.fold)
-    draft = draft_for(layout.shapes, weight, markov, noise)
+    layout = replace(layout_for(plan, weight, markov, dialect, seat), fold=decision.fold)
+    draft = draft_for(layout.shapes, weight, markov, noise, seat)
     stages = around.restage(stages_for(around.config.stages, dialect, decision.fold))
     state = {} if noise is None else noise.state
     return sampler_type(draft, stages, Buffers(layout, plan.device, state), decision)

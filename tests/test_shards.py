@@ -1,5 +1,6 @@
 """A vocabulary over ranks: the sharded block equals the whole one bit for bit."""
 
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -12,7 +13,7 @@ from impl import gate
 from impl.bias import MarkovHead
 from impl.buffers import Buffers
 from impl.noise import CounterNoise, RaceNoise, counter
-from impl.ranks import ShardedDspark, ShardedLayout, head_of
+from impl.ranks import ShardedDspark, ShardedLayout, asked, head_of
 from impl.shards import Shard, agree, candidate, even_ranges, winner
 from oracle.judge.checks.gates import OPEN_BUILD
 
@@ -77,6 +78,15 @@ def test_the_winner_over_shards_is_the_argmax(values: list[float], data: st.Data
     top, ids = winner(sent)
     assert int(ids) == int(row.argmax(-1))
     assert torch.equal(top.nan_to_num(7e7), row.amax(-1).nan_to_num(7e7))
+
+
+def test_a_scaled_logit_that_overflows_is_a_point_mass_over_shards() -> None:
+    """l / T is infinite for many ids, on several ranks; the largest logit wins, not the lowest."""
+    given_ = replace(case(small(rows=3), "dspark", "sampled", spoil=False), noise_seed=3)
+    spoil = 1e36 * (1 + torch.arange(13.0) % 11).expand(3, 2, 13)
+    hot = replace(given_, spoil=spoil, heat=torch.full((3,), 1e-5), top_k=torch.full((3,), 9))
+    check(hot, ((0, 4), (4, 8), (8, 13)), 0)
+    assert (whole(hot)["tokens"] == 10).all()
 
 
 def test_an_empty_first_shard_loses_to_masked_ids() -> None:
@@ -204,9 +214,7 @@ def test_every_rank_asks_for_the_same_bytes() -> None:
 def decided(group: LocalGroup, free: list[int | None]) -> gate.Decision:
     """Ask the gate about facts that only differ in free memory."""
     facts = {**OPEN_BUILD, "family": "dspark", "need_bytes": 10, "free_bytes": free[group.rank]}
-    decision = gate.build(gate.BuildFacts(**agree(group, facts)))
-    agree(group, vars(decision))
-    return decision
+    return asked(group, gate.BuildFacts(**facts))
 
 
 @pytest.mark.parametrize(

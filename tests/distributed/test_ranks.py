@@ -39,9 +39,18 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
 def test_every_rank_has_the_bits_of_the_unsharded_run(seen: list[dict[str, Any]]) -> None:
     """Uneven and empty shards, ties over the edge, NaN and masks, eager and replayed."""
     for rank in seen:
-        sound = {key: rank[key] for key in rank if " dspark " in key or " dflash " in key}
+        sound = {key: rank[key] for key in rank if key.startswith(("eager d", "recorded d"))}
         assert len(sound) == SOUND
         assert {key: value for key, value in sound.items() if value} == {}
+
+
+@pytest.mark.parametrize("split", ["", " empty"])
+@pytest.mark.parametrize("family", ["dspark", "dflash"])
+def test_an_assembled_proposer_folds_over_ranks(
+    seen: list[dict[str, Any]], family: str, split: str
+) -> None:
+    """Replays and eager blocks in turn, over two buckets, equal those of a whole head."""
+    assert [rank[f"assembled {family}{split}"] for rank in seen] == [[]] * RANKS
 
 
 @pytest.mark.parametrize("how", ["eager", "recorded"])
@@ -69,3 +78,5 @@ def test_ranks_that_disagree_raise_everywhere(seen: list[dict[str, Any]]) -> Non
     """The fact, the ranks and both values are named."""
     words = "drafts is 3 on rank 0 and 4 on rank 1; every rank should have the same"
     assert [rank["disagreement"] for rank in seen] == [words] * RANKS
+    words = "noise seed is 21 on rank 0 and 22 on rank 1; every rank should have the same"
+    assert [rank["seed"] for rank in seen] == [words] * RANKS

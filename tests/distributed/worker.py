@@ -14,10 +14,16 @@ import torch
 from torch import distributed
 
 from impl import gate, ranks
+from impl.assembly import assemble
 from impl.buffers import Buffers
+from impl.config import Config
 from impl.graph import engine_for
+from impl.logits import BorrowedHead
 from impl.noise import CounterNoise
+from impl.proposer import Batch, Proposer
+from impl.sampler import Plan, admit
 from impl.shards import Group, ProcessGroup, Shard, ShardedChoice, agree
+from impl.subject import GivenForward
 from oracle.judge.checks.gates import OPEN_BUILD
 from tests.sharding import Case, Ranges, case, differences, load, rank_parts, results, whole
 from tests.strategies import Shape
@@ -30,6 +36,7 @@ SPLITS: dict[str, Ranges] = {
     "first empty": ((0, 0), (0, V)),
 }
 FOLDS = (("dspark", "sampled"), ("dspark", "greedy"), ("dflash", "greedy"))
+FOLD = {"dspark": "sampled", "dflash": "greedy"}
 Parts = Callable[[Case, Ranges, ProcessGroup], tuple[Any, Buffers]]
 
 
@@ -116,12 +123,53 @@ def mismatches(family: str, fold: str, ranges: Ranges, parts: Parts, how: str) -
     return found
 
 
+def proposals(family: str, ranges: Ranges, group: ProcessGroup) -> list[str]:
+    """Assemble proposers over the ranks and on one, and list what differs between their blocks.
+
+    Batches shrink and grow over two buckets, and one block in three is drafted eagerly.
+    """
+    lone, shared = (proposer(family, part, ranges) for part in (None, group))
+    found = []
+    for number, rows in enumerate((5, 2, 3, 1, 5, 4)):
+        given = drawn(family, FOLD[family], number)
+        hidden = given.hidden.view(5, -1, given.shape.hidden)[:rows]
+        batch = Batch(hidden, given.anchor[:rows], admit(given.heat[:rows], given.top_k[:rows]))
+        eager = number % 3 == 2
+        one, two = (made.eager(batch) if eager else made.propose(batch) for made in (lone, shared))
+        found += [f"block {number}: folded {two.folded}"] * (two.folded == eager)
+        names = ("tokens", "flags", *(("step_logits",) if family == "dspark" else ()))
+        pairs = [{name: getattr(block, name) for name in names} for block in (one, two)]
+        found += [f"block {number}: {name}" for name in differences(*pairs)]
+    return found
+
+
+def proposer(family: str, group: ProcessGroup | None, ranges: Ranges, seed: int = SEED) -> Proposer:
+    """Assemble a proposer of the emulator, over the ranks of a group or on one."""
+    start = drawn(family, FOLD[family], 0)
+    plan = Plan(3, V, (2, 5), sample_from_anchor=False)
+    head = BorrowedHead(start.weight)
+    if group is not None:
+        plan = replace(plan, ranks=group.size, group=group)
+        first, last = ranges[group.rank]
+        head = BorrowedHead(start.weight[first:last].clone(), shard_ranges=ranges)
+    markov = start.markov if family == "dspark" else None
+    return assemble(plan, head, markov, GivenForward(V), Config(engine="emulator"), seed)
+
+
+def seed_of_its_own(group: ProcessGroup) -> str:
+    """What the assembly says when every rank brings a seed of its own."""
+    try:
+        proposer("dspark", group, SPLITS["uneven"], SEED + group.rank)
+    except ValueError as error:
+        return str(error)
+    return "nobody noticed"
+
+
 def gate_answer(group: ProcessGroup) -> dict[str, Any]:
     """Ask the gate with other free memory on every rank."""
     free = (2**40, 2**30 - 1)[group.rank]
-    facts = agree(group, {**OPEN_BUILD, "family": "dspark", "free_bytes": free, "need_bytes": 5})
-    decision = gate.build(gate.BuildFacts(**facts))
-    return agree(group, vars(decision))
+    facts = {**OPEN_BUILD, "family": "dspark", "free_bytes": free, "need_bytes": 5}
+    return vars(ranks.asked(group, gate.BuildFacts(**facts)))
 
 
 def disagreement(group: ProcessGroup) -> str:
@@ -138,7 +186,8 @@ def main(folder: Path) -> None:
     torch.set_num_threads(1)
     distributed.init_process_group("gloo")
     group = ProcessGroup()
-    seen: dict[str, Any] = {"gate": gate_answer(group), "disagreement": disagreement(group)}
+    seen: dict[str, Any] = {"gate": gate_answer(group), "seed": seed_of_its_own(group)}
+    seen["disagreement"] = disagreement(group)
     for how in ("eager", "recorded"):
         for name, ranges in SPLITS.items():
             for family, fold in FOLDS:
@@ -147,6 +196,9 @@ def main(folder: Path) -> None:
         for planted in (local_seed, wrong_offset):
             key = f"{how} {planted.__name__}"
             seen[key] = mismatches("dspark", "sampled", SPLITS["uneven"], planted, how)
+    for family in FOLD:
+        seen[f"assembled {family}"] = proposals(family, SPLITS["uneven"], group)
+        seen[f"assembled {family} empty"] = proposals(family, SPLITS["first empty"], group)
     (folder / f"{group.rank}.json").write_text(json.dumps(seen))
     distributed.destroy_process_group()
 

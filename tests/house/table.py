@@ -69,16 +69,17 @@ TABLE = {
     "impl/confidence.py": "torch",
     "impl/acceptance.py": "torch",
     "impl/shards.py": "torch torch.distributed .choice",
-    "impl/ranks.py": "torch .buffers .stages .draft .shards .logits .bias .noise",
+    "impl/ranks.py": "torch .gate .shapes .buffers .stages .draft .shards .logits .bias .noise",
     "impl/gate.py": "",
     "impl/stages.py": "torch .logits .bias .noise .choice .confidence .acceptance .kernels.*",
     "impl/draft.py": "torch .shapes .buffers .stages .shards .logits .bias .noise",
-    "impl/sampler.py": "torch .shapes .config .gate .buffers .stages .draft .logits .bias .noise",
+    "impl/sampler.py": "torch .shapes .config .gate .buffers .stages .draft .logits .bias .noise "
+    ".shards .ranks",
     "impl/runner.py": "torch .shapes .buffers .noise .graph .graph.engine",
     "impl/proposer.py": "torch .shapes .config .gate .buffers .stages .draft .logits .bias .noise "
     ".shards .sampler .runner .graph.engine",
     "impl/assembly.py": "torch .config .stages .logits .bias .noise .sampler .runner .proposer "
-    ".graph .graph.engine",
+    ".shards .ranks .graph .graph.engine",
     "impl/subject.py": "torch .shapes .config .gate .buffers .stages .logits .bias .noise "
     ".sampler .runner .proposer .assembly .backbone .graph .graph.engine",
     "impl/graph/__init__.py": "torch .graph.engine .graph.cuda .graph.emulator .graph.hazard",
