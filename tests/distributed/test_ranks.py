@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 RANKS, PATIENCE = 2, 120
-SOUND = 2 * 4 * 3
+SOUND = 2 * 3 * 3
 # Loopback only, and one thread a rank: the ranks share the cores of the test run.
 SETTINGS = {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
 
