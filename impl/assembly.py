@@ -18,13 +18,12 @@ from .graph import engine_for
 from .graph.engine import Engine
 from .logits import BorrowedHead
 from .noise import Noise
+from .plan import Plan, Refusal, Surroundings
 from .proposer import Proposer
+from .ranks import Seat, seat_for
 from .runner import Addresses, Forward, Runner
 from .sampler import (
     DraftSampler,
-    Plan,
-    Refusal,
-    Surroundings,
     build_dflash_sampler,
     build_dspark_sampler,
     draft_for,
@@ -32,6 +31,7 @@ from .sampler import (
     layout_for,
     noise_for,
 )
+from .shards import agree
 from .stages import Stages, stages_for
 
 
@@ -42,6 +42,22 @@ class Parts:
     sampler: type[DraftSampler] = DraftSampler
     runner: type[Runner] = Runner
     proposer: type[Proposer] = Proposer
+
+
+def _seated(plan: Plan, lm_head: BorrowedHead, config: Config, seed: int) -> Seat | None:
+    """Find the place of this process, and see that all ranks build the same."""
+    seat = seat_for(plan.group, plan.ranks, lm_head)
+    if plan.ranks > 1 and seat is None:
+        raise ValueError(
+            f"an output head over {plan.ranks} ranks without group or shard ranges; "
+            "an eager block needs both too"
+        )
+    if seat is not None:
+        names = ("buckets", "sample_from_anchor", "step_dtype", "forward")
+        shared = {name: getattr(plan, name) for name in names}
+        shared |= {"config": config, "shard ranges": lm_head.shard_ranges, "noise seed": seed}
+        agree(seat.group, shared)
+    return seat
 
 
 def assemble(  # noqa: PLR0913  (what a proposer is made of)
@@ -63,10 +79,11 @@ def assemble(  # noqa: PLR0913  (what a proposer is made of)
     find_engine  from a device and the config's engine name to what captures, or to None
     restage      maps the chosen stages to those to use, folded and eager
 
-    ValueError: weights that cannot draft at all, folded or not.
+    ValueError: weights that cannot draft at all, folded or not; ranks that would build differently.
     """
     if lm_head.weight is None:
         raise ValueError("the output head has no dense weight; an eager block needs one too")
+    seat = _seated(plan, lm_head, config, seed)
     engine = find_engine(plan.device, config.engine)
     free = free_bytes(plan.device) if config.folded_sampling == "auto" else None
     around = Surroundings(engine, config, free, restage)
@@ -79,8 +96,9 @@ def assemble(  # noqa: PLR0913  (what a proposer is made of)
         noise = noise_for(config.noise, plan.vocabulary, seed, plan.device)
         tail = build_dspark_sampler(plan, lm_head, markov, noise, around, parts.sampler)
         dialect = config.noise
-    layout, greedy = layout_for(plan, lm_head.weight, markov, dialect), config.greedy_draft
-    draft = draft_for(plan, layout.shapes, lm_head.weight, markov, noise, greedy_draft=greedy)
+    layout = layout_for(plan, lm_head.weight, markov, dialect, seat)
+    greedy = config.greedy_draft
+    draft = draft_for(plan, layout.shapes, lm_head.weight, markov, noise, seat, greedy_draft=greedy)
     fold = "greedy" if draft.greedy_draft else "sampled"
     layout = replace(layout, fold=fold)
     stages = restage(stages_for(config.stages, draft.dialect, fold, draft.kind))

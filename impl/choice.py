@@ -33,8 +33,8 @@ def choose_greedy(
     logits [..., V] float; tokens [...] int64; flags [...] uint8
     """
     del temperature, greedy, noise
-    tokens.copy_(_largest(logits))
-    flags.copy_(_flags(logits))
+    tokens.copy_(largest(logits))
+    flags.copy_(flags_of(logits.amax(-1)))
 
 
 def choose_race(
@@ -68,23 +68,37 @@ def choose_counter(
     flags       [B] uint8: written; 1 NaN in the logits, 2 no finite logit, else 0
     """
     scaled = logits.float() / temperature[:, None]
-    _store(logits, scaled, scaled - noise.log(), greedy, tokens, flags)
+    _store(logits, scaled, counter_keys(scaled, noise), greedy, tokens, flags)
+
+
+def counter_keys(scaled: Tensor, noise: Tensor) -> Tensor:
+    """Return l / T - log E of scaled logits l / T: a matter of each id alone."""
+    return scaled - noise.log()
 
 
 def _store(
     logits: Tensor, scaled: Tensor, keys: Tensor, greedy: Tensor, tokens: Tensor, flags: Tensor
 ) -> None:
-    # l / T overflows for l near the end of float32 and a small T; the law is then a point mass.
-    drawn = ~greedy & torch.isfinite(scaled.amax(-1))
-    tokens.copy_(torch.where(drawn, _largest(keys), _largest(logits)))
-    flags.copy_(_flags(logits))
+    drawn = is_drawn(greedy, scaled.amax(-1))
+    tokens.copy_(torch.where(drawn, largest(keys), largest(logits)))
+    flags.copy_(flags_of(logits.amax(-1)))
 
 
-def _largest(values: Tensor) -> Tensor:
+def is_drawn(greedy: Tensor, top: Tensor) -> Tensor:
+    """Tell which rows take the winner of their keys; the others take the argmax of the logits.
+
+    top [B] float32: the largest l / T; it overflows for l near the end of float32 and a small T,
+    and the law is then a point mass
+    """
+    return ~greedy & torch.isfinite(top)
+
+
+def largest(values: Tensor) -> Tensor:
+    """Return the index of the largest value of each row; the first NaN counts as the largest."""
     # torch.argmax takes the lowest index of equal maxima, and NaN as larger than anything.
     return torch.argmax(values, -1)
 
 
-def _flags(logits: Tensor) -> Tensor:
-    top = logits.amax(-1)
+def flags_of(top: Tensor) -> Tensor:
+    """Return the flag of rows whose largest logit is `top`, NaN when one is NaN."""
     return top.isnan() * NAN + top.isneginf() * EMPTY

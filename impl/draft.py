@@ -68,7 +68,7 @@ class DflashDraft:
         stages.choice(base, None, None, None, tokens, buffers["flags"][:rows])
         tokens.add_(self.head.vocab_start)
         if self.confidence is not None:
-            stages.rate(self.confidence, (asked,), *_rated(buffers, rows))
+            stages.rate(self.confidence, (asked,), *rated(buffers, rows))
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ class DsparkDraft:
         base = buffers["base_logits"][:rows]
         asked = queries(self.shapes, hidden)
         stages.logits(self.head, asked, base)
-        state = _zeroed(buffers.get("markov_state"), rows)
+        state = zeroed(buffers.get("markov_state"), rows)
         previous = anchor
         for step in range(self.shapes.drafts):
             column = buffers.step_column(rows, step)
@@ -129,9 +129,19 @@ class DsparkDraft:
             stages.choice(column, temperature, greedy, drawn, tokens[:, step], flags[:, step])
             previous = tokens[:, step]
         stages.advance(self.noise)
-        if self.confidence is not None:
-            features = (asked, *self._embedded(self.confidence, anchor, tokens))
-            stages.rate(self.confidence, features, *_rated(buffers, rows))
+        self.rate(stages, buffers, asked, anchor)
+
+    def rate(self, stages: Stages, buffers: Buffers, asked: Tensor, anchor: Tensor) -> None:
+        """Rate the drafts in the buffer `tokens`, when a confidence head is wanted.
+
+        asked [Bp, K, D]: the hidden states they were drafted from; anchor [Bp] int64
+        """
+        if self.confidence is None:
+            return
+        rows = anchor.shape[0]
+        tokens = buffers["tokens"][:rows]
+        features = (asked, *self._embedded(self.confidence, anchor, tokens))
+        stages.rate(self.confidence, features, *rated(buffers, rows))
 
     def _embedded(
         self, confidence: ConfidenceHead, anchor: Tensor, tokens: Tensor
@@ -155,11 +165,13 @@ def _weights(confidence: ConfidenceHead | None) -> dict[str, Tensor]:
     return {} if confidence is None else confidence.weights()
 
 
-def _rated(buffers: Buffers, rows: int) -> tuple[Tensor, Tensor, Tensor]:
+def rated(buffers: Buffers, rows: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return where a rating goes: raw, confidence and flags of the first rows."""
     raw, confidence = buffers["confidence_raw"][:rows], buffers["confidence"][:rows]
     return raw, confidence, buffers["confidence_flags"][:rows]
 
 
-def _zeroed(state: Tensor | None, rows: int) -> Tensor | None:
+def zeroed(state: Tensor | None, rows: int) -> Tensor | None:
+    """Zero the state of the first rows and return it; None without a state."""
     # Part of the recording: every block starts from zero, whatever the block before left here.
     return None if state is None else state[:rows].zero_()

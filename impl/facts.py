@@ -8,7 +8,8 @@ from .bias import MarkovHead
 from .config import Config
 from .gate import BuildFacts, Decision
 from .logits import BorrowedHead
-from .sampler import Plan, Surroundings, decide, layout_for
+from .plan import Plan, Surroundings
+from .sampler import decide, layout_for
 
 WIDE = 8
 

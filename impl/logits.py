@@ -68,4 +68,4 @@ def base_logits(head: OutputHead, hidden: Tensor, out: Tensor) -> None:
     """
     rows = hidden.reshape(-1, hidden.shape[-1]).to(head.weight.dtype) / head.mup
     real = head.weight[: head.vocabulary]
-    torch.mm(rows, real.t(), out=out.view(-1, head.vocabulary))
+    torch.mm(rows, real.t(), out=out.view(len(rows), head.vocabulary))

@@ -18,6 +18,7 @@ WORD = 0xFFFFFFFF
 MULTIPLY = (0xD2511F53, 0xCD9E8D57)
 BUMP = (0x9E3779B9, 0xBB67AE85)
 ROUNDS = 10
+WORDS = 4
 SEEDS = 2**64
 EXPONENTIAL_MIN = torch.finfo(torch.float32).tiny
 UNIFORM_MAX = 1.0 - 2.0**-24
@@ -61,15 +62,26 @@ class RaceNoise:
 class CounterNoise:
     """Draws from counters; the state is on the device and moves inside the recording.
 
-    vocabulary  V
-    seed_key    [2] int64: the 64-bit key, low word first
-    block       [1] int64: blocks drawn so far
+    vocabulary   ids that are drawn for: V, or those of one shard
+    seed_key     [2] int64: the 64-bit key, low word first
+    block        [1] int64: blocks drawn so far
+    vocab_start  global id of the first of them; noise belongs to the global id
+
+    ValueError: a start that is no multiple of 4.
     """
 
     vocabulary: int
     seed_key: Tensor
     block: Tensor
+    vocab_start: int = 0
     dialect: ClassVar[str] = "counter"
+
+    def __post_init__(self) -> None:
+        if self.vocab_start % WORDS:
+            raise ValueError(
+                f"the shard starts at id {self.vocab_start}; with counter noise, which draws for "
+                f"{WORDS} ids at once, it should start at a multiple of {WORDS}"
+            )
 
     @classmethod
     def seeded(cls, vocabulary: int, seed: int, device: torch.device) -> "CounterNoise":
@@ -89,6 +101,11 @@ class CounterNoise:
     def generators(self) -> tuple[torch.Generator, ...]:
         """The generators that a recording has to register: none."""
         return ()
+
+    def shard(self, start: int, width: int) -> "CounterNoise":
+        """The noise of the global ids [start, start + width), over the same state."""
+        # An empty shard draws nothing, so where it would begin does not matter.
+        return CounterNoise(width, self.seed_key, self.block, start if width else 0)
 
     def reseed(self, seed: int) -> None:
         """Set the key to `seed` and the block counter to zero, in place."""
@@ -135,16 +152,18 @@ def counter(noise: CounterNoise, rows: int, step: int, buffer: Tensor | None) ->
 def uniforms(noise: CounterNoise, rows: int, step: int) -> Tensor:
     """Return u of the counters (id // 4, row, step, block mod 2**32), word id % 4.
 
-    result [rows, V] float32 in (0, 1)
+    result [rows, V] float32 in (0, 1): V and id as the noise says, id global
 
     u = (bits + 1/2) 2**-32 is exact in float64, rounded once to float32, and kept below 1: its
     largest words would give an infinite E, and with it a token of probability zero.
     """
     device = noise.block.device
-    group = torch.arange(-(-noise.vocabulary // 4), device=device)[None, :]
+    first = noise.vocab_start // WORDS
+    last = first - (-noise.vocabulary // WORDS)
+    group = torch.arange(first, last, device=device)[None, :]
     row = torch.arange(rows, device=device)[:, None]
     words = (group, row, torch.full_like(row, step), (noise.block & WORD)[:, None])
-    bits = torch.stack(philox(words, (noise.seed_key[0], noise.seed_key[1])), -1).view(rows, -1)
+    bits = torch.stack(philox(words, (noise.seed_key[0], noise.seed_key[1])), -1).flatten(1)
     uniform = (bits[:, : noise.vocabulary].double() + 0.5) * 2.0**-32
     return uniform.float().clamp(max=UNIFORM_MAX)
 

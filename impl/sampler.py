@@ -4,22 +4,20 @@ A builder gathers facts from the objects it is given, asks the gate, and returns
 a Refusal. Nothing is allocated for a sampler that the gate refuses.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from math import isfinite
 
 import torch
 from torch import Tensor
 
-from . import gate
 from .bias import MarkovHead
 from .buffers import Buffers, Layout
-from .confidence import ConfidenceHead
-from .config import Config
 from .draft import DflashDraft, Draft, DsparkDraft
 from .gate import BuildFacts, Decision
 from .logits import BorrowedHead, OutputHead
 from .noise import CounterNoise, Noise, RaceNoise
+from .plan import Plan, Refusal, Surroundings
+from .ranks import Seat, asked, head_of, seat_for
 from .shapes import Shapes
 from .stages import Stages, stages_for
 
@@ -104,54 +102,6 @@ class DraftSampler:
         return {name: self.buffers[name][:rows].clone() for name in READ if name in self.buffers}
 
 
-@dataclass(frozen=True)
-class Refusal:
-    """Why no tail is folded."""
-
-    reason: str
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What a caller asks for, before anything is checked.
-
-    drafts, vocabulary, buckets, sample_from_anchor  as in Shapes
-    step_dtype  dtype of the step logits
-    forward     'given' or 'backbone': where hidden states come from
-    device      where everything lives
-    ranks       processes that share the output head
-    mup         hidden states are divided by it before the output head
-    confidence  the confidence head that is wanted, None without one
-    """
-
-    drafts: int
-    vocabulary: int
-    buckets: tuple[int, ...]
-    sample_from_anchor: bool = True
-    step_dtype: torch.dtype = torch.float32
-    forward: str = "given"
-    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
-    ranks: int = 1
-    mup: float = 1.0
-    confidence: ConfidenceHead | None = None
-
-
-@dataclass(frozen=True)
-class Surroundings:
-    """What a builder is given besides the plan and the weights.
-
-    engine      what captures and replays, None without one
-    config      the environment, parsed
-    free_bytes  free device memory; None where it is no limit
-    restage     maps the chosen stages to those to use
-    """
-
-    engine: object | None
-    config: Config
-    free_bytes: int | None = None
-    restage: Callable[[Stages], Stages] = lambda stages: stages
-
-
 def free_bytes(device: torch.device) -> int | None:
     """Free bytes of a CUDA device after its cache is emptied; None for any other device."""
     if device.type != "cuda":
@@ -169,18 +119,20 @@ def noise_for(dialect: str, vocabulary: int, seed: int, device: torch.device) ->
     return kinds[dialect].seeded(vocabulary, seed, device)
 
 
-def layout_for(plan: Plan, weight: Tensor, markov: MarkovHead | None, dialect: str) -> Layout:
+def layout_for(
+    plan: Plan, weight: Tensor, markov: MarkovHead | None, dialect: str, seat: Seat | None = None
+) -> Layout:
     """Lay out the buffers of a block that samples what its family can sample."""
     shapes = Shapes(
         drafts=plan.drafts,
         vocabulary=plan.vocabulary,
-        stored_columns=weight.shape[0],
+        stored_columns=weight.shape[0] if seat is None else seat.stored(weight.shape[0]),
         hidden=weight.shape[1],
         rank=0 if markov is None else markov.rank,
         buckets=plan.buckets,
         sample_from_anchor=plan.sample_from_anchor,
     )
-    return Layout(
+    layout = Layout(
         shapes=shapes,
         family="dflash" if markov is None else "dspark",
         dialect=dialect,
@@ -191,6 +143,7 @@ def layout_for(plan: Plan, weight: Tensor, markov: MarkovHead | None, dialect: s
         recurrent=markov is not None and markov.kind == "rnn",
         confidence=plan.confidence is not None,
     )
+    return layout if seat is None else seat.layout(layout)
 
 
 def draft_for(
@@ -199,14 +152,22 @@ def draft_for(
     weight: Tensor,
     markov: MarkovHead | None,
     noise: Noise | None,
+    seat: Seat | None = None,
     *,
     greedy_draft: bool,
 ) -> Draft:
     """Put together what is drafted from: DSPARK with a Markov head and noise, else DFLASH."""
-    head = OutputHead(weight, shapes.vocabulary, mup=plan.mup)
+    head: OutputHead
+    if seat is None:
+        head = OutputHead(weight, shapes.vocabulary, mup=plan.mup)
+    else:
+        head = head_of(seat.shard, weight, plan.mup)
+    draft: Draft
     if markov is None or noise is None:
-        return DflashDraft(shapes, head, plan.confidence)
-    return DsparkDraft(shapes, head, markov, noise, plan.confidence, greedy_draft)
+        draft = DflashDraft(shapes, head, plan.confidence)
+    else:
+        draft = DsparkDraft(shapes, head, markov, noise, plan.confidence, greedy_draft)
+    return draft if seat is None else seat.draft(draft)
 
 
 def decide(
@@ -217,9 +178,13 @@ def decide(
     dialect: str,
     around: Surroundings,
 ) -> Decision:
-    """Gather the facts of a build from the objects themselves and ask the gate."""
+    """Gather the facts of a build from the objects themselves and ask the gate.
+
+    Over ranks the facts are made the same first, so that every rank gets the same answer.
+    """
     weight = None if lm_head is None else lm_head.weight
-    config = around.config
+    config, seat = around.config, seat_for(plan.group, plan.ranks, lm_head)
+    rows = 0 if weight is None else weight.shape[0]
     facts = BuildFacts(
         family=family,
         drafts=plan.drafts,
@@ -230,21 +195,21 @@ def decide(
         weight_dtype=None if weight is None else str(weight.dtype).removeprefix("torch."),
         added_vocabulary=0 if lm_head is None else lm_head.added_vocabulary,
         vocabulary=plan.vocabulary,
-        stored_rows=0 if weight is None else weight.shape[0],
+        stored_rows=rows if seat is None else seat.stored(rows),
         ranks=plan.ranks,
         has_shard_ranges=lm_head is not None and lm_head.shard_ranges is not None,
         has_markov_head=markov is not None,
         mode=config.folded_sampling,
     )
-    decision = gate.build(facts)
+    decision = asked(plan.group, facts)
     if config.greedy_draft and decision.fold != "eager":
         # Nothing is sampled, so memory for sampling is no question.
         return Decision("greedy", "folded")
     if decision.fold != "sampled" or weight is None:
         return decision
     # Memory is the last row of the table: its need is known only for a sampler that could exist.
-    need = layout_for(plan, weight, markov, dialect).nbytes()
-    return gate.build(replace(facts, free_bytes=around.free_bytes, need_bytes=need))
+    need = layout_for(plan, weight, markov, dialect, seat).nbytes()
+    return asked(plan.group, replace(facts, free_bytes=around.free_bytes, need_bytes=need))
 
 
 def build_dflash_sampler(
@@ -255,12 +220,12 @@ def build_dflash_sampler(
 ) -> DraftSampler | Refusal:
     """Build the greedy tail of DFLASH, or say why it cannot be folded.
 
-    NotImplementedError: a head that is sharded over ranks.
+    ValueError: a head over several ranks without their group.
     """
     decision = decide("dflash", plan, lm_head, None, "none", around)
     if decision.fold == "eager" or lm_head is None or lm_head.weight is None:
         return Refusal(decision.reason)
-    return _built(plan, lm_head.weight, None, None, decision, around, sampler_type)
+    return _built(plan, lm_head, lm_head.weight, None, None, decision, around, sampler_type)
 
 
 def build_dspark_sampler(
@@ -273,16 +238,17 @@ def build_dspark_sampler(
 ) -> DraftSampler | Refusal:
     """Build the tail of DSPARK, sampled or greedy-only, or say why it cannot be folded.
 
-    NotImplementedError: a head that is sharded over ranks.
+    ValueError: a head over several ranks without their group.
     """
     decision = decide("dspark", plan, lm_head, markov, noise.dialect, around)
     if decision.fold == "eager" or lm_head is None or lm_head.weight is None:
         return Refusal(decision.reason)
-    return _built(plan, lm_head.weight, markov, noise, decision, around, sampler_type)
+    return _built(plan, lm_head, lm_head.weight, markov, noise, decision, around, sampler_type)
 
 
 def _built(
     plan: Plan,
+    lm_head: BorrowedHead,
     weight: Tensor,
     markov: MarkovHead | None,
     noise: Noise | None,
@@ -290,12 +256,13 @@ def _built(
     around: Surroundings,
     sampler_type: type[DraftSampler],
 ) -> DraftSampler:
-    if plan.ranks != 1:
-        raise NotImplementedError(f"an output head over {plan.ranks} ranks; it should be on one")
+    seat = seat_for(plan.group, plan.ranks, lm_head)
+    if plan.ranks > 1 and seat is None:
+        raise ValueError(f"an output head over {plan.ranks} ranks; their group should be given")
     dialect = "none" if noise is None else noise.dialect
-    layout = replace(layout_for(plan, weight, markov, dialect), fold=decision.fold)
+    layout = replace(layout_for(plan, weight, markov, dialect, seat), fold=decision.fold)
     config, shapes = around.config, layout.shapes
-    draft = draft_for(plan, shapes, weight, markov, noise, greedy_draft=config.greedy_draft)
+    draft = draft_for(plan, shapes, weight, markov, noise, seat, greedy_draft=config.greedy_draft)
     stages = stages_for(config.stages, draft.dialect, decision.fold, draft.kind)
     state = {} if noise is None else noise.state
     buffers = Buffers(layout, plan.device, state)

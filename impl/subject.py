@@ -24,8 +24,10 @@ from .graph import engine_for
 from .graph.engine import Engine
 from .logits import DENSE, BorrowedHead
 from .noise import CounterNoise, RaceNoise
-from .proposer import Batch, Proposal, Proposer
-from .sampler import RATED, DraftSampler, Plan, Refusal, admit, layout_for
+from .plan import Plan, Refusal
+from .proposal import Batch, Proposal
+from .proposer import Proposer
+from .sampler import RATED, DraftSampler, admit, layout_for
 from .stages import Stages
 from .target import Target
 

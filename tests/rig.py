@@ -11,9 +11,11 @@ from impl.buffers import Buffers
 from impl.config import Config
 from impl.logits import BorrowedHead
 from impl.noise import CounterNoise, Noise
-from impl.proposer import Batch, Proposal, Proposer
+from impl.plan import Plan
+from impl.proposal import Batch, Proposal
+from impl.proposer import Proposer
 from impl.runner import Runner
-from impl.sampler import Plan, admit, layout_for
+from impl.sampler import admit, layout_for
 from impl.subject import BackboneForward, GivenForward
 
 K, V, W, D, R = 2, 13, 16, 8, 4

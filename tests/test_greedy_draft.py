@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from impl.config import Config
-from impl.proposer import Proposal
+from impl.proposal import Proposal
 from impl.sampler import DraftSampler
 from impl.subject import factory
 

@@ -10,16 +10,9 @@ from impl.config import Config
 from impl.graph import engine_for
 from impl.logits import BorrowedHead
 from impl.noise import philox
-from impl.proposer import Batch
-from impl.sampler import (
-    DraftSampler,
-    Plan,
-    Refusal,
-    Surroundings,
-    admit,
-    build_dspark_sampler,
-    noise_for,
-)
+from impl.plan import Plan, Refusal, Surroundings
+from impl.proposal import Batch
+from impl.sampler import DraftSampler, admit, build_dspark_sampler, noise_for
 
 from .rig import ALL, BUCKETS, GREEDY, SAMPLED, D, K, R, V, W, consumed, rig, same
 

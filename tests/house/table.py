@@ -77,20 +77,27 @@ TABLE = {
     "impl/target.py": "torch .acceptance",
     "impl/epilogue.py": "torch .acceptance .buffers .runner .target .graph.engine",
     "impl/acceptor.py": "torch .gate .noise .acceptance .claim .coins .epilogue .filters .target",
-    "impl/shards.py": "torch torch.distributed",
+    "impl/shards.py": "torch torch.distributed .choice",
+    "impl/ranks.py": "torch .gate .shapes .buffers .stages .draft .shards .logits .bias .noise",
     "impl/gate.py": "",
     "impl/stages.py": "torch .logits .bias .noise .choice .confidence .acceptance .kernels.*",
     "impl/draft.py": "torch .shapes .buffers .stages .shards .logits .bias .noise .confidence",
-    "impl/sampler.py": "torch .shapes .config .gate .buffers .stages .draft .logits .bias .noise "
-    ".confidence",
+    "impl/plan.py": "torch .confidence .config .shards .stages",
+    "impl/proposal.py": "torch .sampler",
+    "impl/sampler.py": "torch .plan .shapes .config .gate .buffers .stages .draft .logits "
+    ".bias .noise "
+    ".confidence .shards .ranks",
     "impl/runner.py": "torch .shapes .buffers .noise .graph .graph.engine",
-    "impl/proposer.py": "torch .shapes .config .gate .buffers .stages .draft .logits .bias .noise "
+    "impl/proposer.py": "torch .plan .proposal .shapes .config .gate .buffers .stages .draft "
+    ".logits .bias .noise "
     ".shards .sampler .runner .borrowed .graph.engine .acceptor .target",
     "impl/borrowed.py": "torch",
-    "impl/facts.py": "torch .bias .config .gate .logits .sampler",
-    "impl/assembly.py": "torch .config .stages .logits .bias .noise .sampler .runner .proposer "
-    ".graph .graph.engine .acceptor .coins .epilogue",
-    "impl/subject.py": "torch .shapes .config .gate .buffers .stages .logits .bias .noise "
+    "impl/facts.py": "torch .plan .bias .config .gate .logits .sampler",
+    "impl/assembly.py": "torch .plan .config .stages .logits .bias .noise .sampler .runner "
+    ".proposer "
+    ".graph .graph.engine .acceptor .coins .epilogue .shards .ranks",
+    "impl/subject.py": "torch .plan .proposal .shapes .config .gate .buffers .stages .logits "
+    ".bias .noise "
     ".confidence .facts .sampler .runner .proposer .assembly .backbone .graph .graph.engine "
     ".target",
     "impl/graph/__init__.py": "torch .graph.engine .graph.cuda .graph.emulator .graph.hazard",

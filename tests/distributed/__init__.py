@@ -1,0 +1,1 @@
+"""Ranks as processes: a test that starts them, and what they run."""

@@ -1,0 +1,82 @@
+"""Two processes that share a vocabulary read the tokens of one that holds it whole."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+RANKS, PATIENCE = 2, 120
+SOUND = 2 * 3 * 3
+# Loopback only, and one thread a rank: the ranks share the cores of the test run.
+SETTINGS = {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """What every rank saw, from one run of torchrun."""
+    folder = tmp_path_factory.mktemp("ranks")
+    launch = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={RANKS}"]
+    command = [sys.executable, *launch, "-m", "tests.distributed.worker", str(folder)]
+    environment = {**os.environ, **SETTINGS}  # noqa: TID251  (the ranks inherit the test's own)
+    run = subprocess.run(
+        command,
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr[-4000:]
+    return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(RANKS)]
+
+
+def test_every_rank_has_the_bits_of_the_unsharded_run(seen: list[dict[str, Any]]) -> None:
+    """Uneven and empty shards, ties over the edge, NaN and masks, eager and replayed."""
+    for rank in seen:
+        sound = {key: rank[key] for key in rank if key.startswith(("eager d", "recorded d"))}
+        assert len(sound) == SOUND
+        assert {key: value for key, value in sound.items() if value} == {}
+
+
+@pytest.mark.parametrize("split", ["", " empty"])
+@pytest.mark.parametrize("family", ["dspark", "dflash"])
+def test_an_assembled_proposer_folds_over_ranks(
+    seen: list[dict[str, Any]], family: str, split: str
+) -> None:
+    """Replays and eager blocks in turn, over two buckets, equal those of a whole head."""
+    assert [rank[f"assembled {family}{split}"] for rank in seen] == [[]] * RANKS
+
+
+@pytest.mark.parametrize("how", ["eager", "recorded"])
+@pytest.mark.parametrize("planted", ["local_seed", "wrong_offset"])
+def test_a_planted_fault_is_noticed_on_every_rank(
+    seen: list[dict[str, Any]], how: str, planted: str
+) -> None:
+    """Noise seeded by the rank, and ids counted from the wrong place, change tokens."""
+    for rank in seen:
+        assert any(name.endswith("tokens") for name in rank[f"{how} {planted}"])
+
+
+def test_unequal_free_memory_is_one_decision(seen: list[dict[str, Any]]) -> None:
+    """Both ranks obey the one that has the least."""
+    expected = {
+        "fold": "greedy",
+        "reason": "memory short",
+        "need_bytes": 5,
+        "free_bytes": 2**30 - 1,
+    }
+    assert [rank["gate"] for rank in seen] == [expected] * RANKS
+
+
+def test_ranks_that_disagree_raise_everywhere(seen: list[dict[str, Any]]) -> None:
+    """The fact, the ranks and both values are named."""
+    words = "drafts is 3 on rank 0 and 4 on rank 1; every rank should have the same"
+    assert [rank["disagreement"] for rank in seen] == [words] * RANKS
+    words = "noise seed is 21 on rank 0 and 22 on rank 1; every rank should have the same"
+    assert [rank["seed"] for rank in seen] == [words] * RANKS

@@ -1,0 +1,208 @@
+"""What each rank runs: blocks over shards, eager and recorded, beside the unsharded block.
+
+Writes what it saw to RANK.json in the folder it is given: per scenario the results that differ.
+"""
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import distributed
+
+from impl import gate, ranks
+from impl.assembly import assemble
+from impl.buffers import Buffers
+from impl.config import Config
+from impl.graph import engine_for
+from impl.logits import BorrowedHead
+from impl.noise import CounterNoise
+from impl.plan import Plan
+from impl.proposal import Batch
+from impl.proposer import Proposer
+from impl.sampler import admit
+from impl.shards import Group, ProcessGroup, Shard, ShardedChoice, agree
+from impl.subject import GivenForward
+from oracle.judge.checks.gates import OPEN_BUILD
+from tests.sharding import Case, Ranges, case, differences, load, rank_parts, results, whole
+from tests.strategies import Shape
+
+V, SEED, BLOCKS = 13, 21, 3
+SPLITS: dict[str, Ranges] = {
+    "uneven": ((0, 4), (4, V)),
+    "last empty": ((0, V), (V, V)),
+    "first empty": ((0, 0), (0, V)),
+}
+FOLDS = (("dspark", "sampled"), ("dspark", "greedy"), ("dflash", "greedy"))
+FOLD = {"dspark": "sampled", "dflash": "greedy"}
+Parts = Callable[[Case, Ranges, ProcessGroup], tuple[Any, Buffers]]
+
+
+def drawn(family: str, fold: str, number: int) -> Case:
+    """Case `number`: the weights of number 0 with inputs of its own; bfloat16 ties are common."""
+    shape = Shape(5, 3, 1, V, V + 3, 6, 2, torch.bfloat16, torch.float32, SEED)
+    first = case(shape, family, fold, spoil=False)
+    other = case(replace(shape, seed=SEED + number), family, fold)
+    return replace(other, weight=first.weight, markov=first.markov, noise_seed=SEED)
+
+
+def sound(given: Case, ranges: Ranges, group: ProcessGroup) -> tuple[Any, Buffers]:
+    """A rank as it should be."""
+    return rank_parts(given, ranges, group, given.noise())
+
+
+def local_seed(given: Case, ranges: Ranges, group: ProcessGroup) -> tuple[Any, Buffers]:
+    """A rank that seeds its noise by its number."""
+    noise = CounterNoise.seeded(V, SEED + group.rank, torch.device("cpu"))
+    return rank_parts(given, ranges, group, noise)
+
+
+class Misplaced(Shard):
+    """A shard that believes it starts four ids early."""
+
+    @property
+    def start(self) -> int:
+        """The wrong first id of every rank but the first."""
+        return max(super().start - 4, 0)
+
+
+@dataclass(frozen=True)
+class WrongOffset:
+    """A draft whose choice counts ids from the wrong place."""
+
+    draft: Any
+
+    def block(self, *arguments: Any) -> None:
+        """Draft with the planted choice."""
+        sound_choice = ranks._choice
+
+        def planted(shard: Shard, group: Group, buffers: Buffers) -> ShardedChoice:
+            return sound_choice(Misplaced(shard.ranges, shard.rank), group, buffers)
+
+        ranks._choice = planted
+        try:
+            self.draft.block(*arguments)
+        finally:
+            ranks._choice = sound_choice
+
+
+def wrong_offset(given: Case, ranges: Ranges, group: ProcessGroup) -> tuple[Any, Buffers]:
+    """A rank whose ids are off by four."""
+    draft, buffers = sound(given, ranges, group)
+    return WrongOffset(draft), buffers
+
+
+def mismatches(family: str, fold: str, ranges: Ranges, parts: Parts, how: str) -> list[str]:
+    """Draft several blocks on shards and list every result that the unsharded block does not have.
+
+    how  'eager', or 'recorded': by the emulator once, then replayed over inputs copied in place
+    """
+    start = drawn(family, fold, 0)
+    draft, buffers = parts(start, ranges, ProcessGroup())
+    hidden, anchor, spoil = start.hidden.clone(), start.anchor.clone(), start.spoil.clone()
+    stages = replace(start, spoil=spoil).stages
+
+    def block() -> None:
+        draft.block(stages, buffers, hidden, anchor)
+
+    run = block
+    if how == "recorded":
+        engine = engine_for("cpu")
+        run = engine.record(block, pool=engine.pool()).replay
+    found = []
+    for number in range(BLOCKS):
+        given = drawn(family, fold, number)
+        for held, fresh in ((hidden, given.hidden), (anchor, given.anchor), (spoil, given.spoil)):
+            held.copy_(fresh)
+        load(given, buffers)
+        run()
+        wrong = differences(results(buffers), whole(given, number))
+        found += [f"block {number}: {name}" for name in wrong]
+    return found
+
+
+def proposals(family: str, ranges: Ranges, group: ProcessGroup) -> list[str]:
+    """Assemble proposers over the ranks and on one, and list what differs between their blocks.
+
+    Batches shrink and grow over two buckets, and one block in three is drafted eagerly.
+    """
+    lone, shared = (proposer(family, part, ranges) for part in (None, group))
+    found = []
+    for number, rows in enumerate((5, 2, 3, 4)):
+        given = drawn(family, FOLD[family], number)
+        hidden = given.hidden.view(5, -1, given.shape.hidden)[:rows]
+        batch = Batch(hidden, given.anchor[:rows], admit(given.heat[:rows], given.top_k[:rows]))
+        eager = number % 3 == 2
+        one, two = (made.eager(batch) if eager else made.propose(batch) for made in (lone, shared))
+        found += [f"block {number}: folded {two.folded}"] * (two.folded == eager)
+        names = ("tokens", "flags", *(("step_logits",) if family == "dspark" else ()))
+        pairs = [{name: getattr(block, name) for name in names} for block in (one, two)]
+        found += [f"block {number}: {name}" for name in differences(*pairs)]
+    return found
+
+
+def proposer(family: str, group: ProcessGroup | None, ranges: Ranges, seed: int = SEED) -> Proposer:
+    """Assemble a proposer of the emulator, over the ranks of a group or on one."""
+    start = drawn(family, FOLD[family], 0)
+    plan = Plan(3, V, (2, 5), sample_from_anchor=False)
+    head = BorrowedHead(start.weight)
+    if group is not None:
+        plan = replace(plan, ranks=group.size, group=group)
+        first, last = ranges[group.rank]
+        head = BorrowedHead(start.weight[first:last].clone(), shard_ranges=ranges)
+    markov = start.markov if family == "dspark" else None
+    return assemble(plan, head, markov, GivenForward(V), Config(engine="emulator"), seed)
+
+
+def seed_of_its_own(group: ProcessGroup) -> str:
+    """What the assembly says when every rank brings a seed of its own."""
+    try:
+        proposer("dspark", group, SPLITS["uneven"], SEED + group.rank)
+    except ValueError as error:
+        return str(error)
+    return "nobody noticed"
+
+
+def gate_answer(group: ProcessGroup) -> dict[str, Any]:
+    """Ask the gate with other free memory on every rank."""
+    free = (2**40, 2**30 - 1)[group.rank]
+    facts = {**OPEN_BUILD, "family": "dspark", "free_bytes": free, "need_bytes": 5}
+    return vars(ranks.asked(group, gate.BuildFacts(**facts)))
+
+
+def disagreement(group: ProcessGroup) -> str:
+    """What a rank says when another one drafts another number of tokens."""
+    try:
+        agree(group, {"drafts": 3 + group.rank})
+    except ValueError as error:
+        return str(error)
+    return "nobody noticed"
+
+
+def main(folder: Path) -> None:
+    """Run every scenario on this rank and write what was seen."""
+    torch.set_num_threads(1)
+    distributed.init_process_group("gloo")
+    group = ProcessGroup()
+    seen: dict[str, Any] = {"gate": gate_answer(group), "seed": seed_of_its_own(group)}
+    seen["disagreement"] = disagreement(group)
+    for how in ("eager", "recorded"):
+        for name, ranges in SPLITS.items():
+            for family, fold in FOLDS:
+                key = f"{how} {family} {fold} {name}"
+                seen[key] = mismatches(family, fold, ranges, sound, how)
+        for planted in (local_seed, wrong_offset):
+            key = f"{how} {planted.__name__}"
+            seen[key] = mismatches("dspark", "sampled", SPLITS["uneven"], planted, how)
+    for family in FOLD:
+        seen[f"assembled {family}"] = proposals(family, SPLITS["uneven"], group)
+        seen[f"assembled {family} empty"] = proposals(family, SPLITS["first empty"], group)
+    (folder / f"{group.rank}.json").write_text(json.dumps(seen))
+    distributed.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
