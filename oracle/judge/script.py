@@ -42,6 +42,13 @@ class Eager:
 
 
 @dataclass(frozen=True)
+class Reweight:
+    """Write new values into the named weights of the setting, in place."""
+
+    weights: Tensors
+
+
+@dataclass(frozen=True)
 class Poison:
     """Overwrite a buffer with value 0 or 1 of its role's poison (drive.POISON)."""
 
@@ -70,7 +77,9 @@ class Ask:
     facts: Mapping[str, Any]
 
 
-Command: TypeAlias = Reseed | Load | Replay | Read | Eager | Poison | Observe | Reread | Ask
+Command: TypeAlias = (
+    Reseed | Load | Replay | Read | Eager | Reweight | Poison | Observe | Reread | Ask
+)
 
 
 @dataclass(frozen=True)
