@@ -22,7 +22,9 @@ from oracle.judge.history import load
 from oracle.judge.protocol import Factory, Setting, Tensors
 from oracle.judge.trial import judge_again
 from oracle.judge.verdict import Outcome, ViolationRuntimeError
+from oracle.workloads.synthetic import Synthetic
 
+from .judging import context
 from .machine import machine
 from .zoo.memory import restage_skip
 from .zoo.specimen import Wrapped
@@ -124,3 +126,10 @@ def test_a_planted_bug_is_found_stored_and_judged_again(
     assert result.exit_code == 1, result.output
     assert re.search(rf"violated: equality, state machine: .*({told})", result.output)
     assert judge_again(load(stored), Ledger()).outcome is Outcome.VIOLATED
+
+
+def test_weights_of_another_shape_are_refused() -> None:
+    """They would be spread over the captured memory."""
+    setting = context().setting(Synthetic().material(0, 19, torch.float32), drafts=2, buckets=(2,))
+    with pytest.raises(ValueError, match=r"^w1 is torch.float32 \(8,\); it should be .*\(19, 8\)$"):
+        folded(setting).reweight({"w1": torch.zeros(8)})
