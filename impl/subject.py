@@ -206,19 +206,22 @@ class Subject:
     def buffers(self) -> dict[str, dict[str, Any]]:
         """Every static buffer of the folded tail."""
         held = self.proposer.buffers
-        return (
-            {}
-            if held is None
-            else {
-                buffer.name: {
-                    "tensor": buffer.tensor,
-                    "role": buffer.role,
-                    "pad": buffer.pad,
-                    "rows": buffer.rows,
-                }
-                for buffer in held.all
-            }
-        )
+        fields = ("tensor", "role", "pad", "rows")
+        return {
+            buffer.name: {field: getattr(buffer, field) for field in fields}
+            for buffer in (() if held is None else held.all)
+        }
+
+    def reweight(self, weights: Mapping[str, Tensor]) -> None:
+        """Write values into the weights where they lie. ValueError: another shape or dtype."""
+        for name, values in weights.items():
+            held = self.setting[name]
+            if (held.shape, held.dtype) != (values.shape, values.dtype):
+                raise ValueError(
+                    f"{name} is {values.dtype} {tuple(values.shape)}; "
+                    f"it should be {held.dtype} {tuple(held.shape)}"
+                )
+            held.copy_(values)
 
     def noise_state(self) -> dict[str, Any]:
         """The state that the next block draws from; reads the device."""
@@ -261,7 +264,7 @@ class Subject:
         return self.proposer.accept(Target.from_mapping(target)).tensors()
 
     def _abilities(self) -> Iterator[str]:
-        yield from ("FLAGS", "FORWARD", "EAGER", "GATES", "ACCEPTS", "CONFIDENCE")
+        yield from ("FLAGS", "FORWARD", "EAGER", "WEIGHTS", "GATES", "ACCEPTS", "CONFIDENCE")
         tail = self.proposer.tail
         if self.noise is not None:
             yield "HEADS"

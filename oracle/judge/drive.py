@@ -21,6 +21,7 @@ from .script import (
     Replay,
     Reread,
     Reseed,
+    Reweight,
 )
 
 # Two values a role, neither of which a correct run leaves behind. Buffers that index memory get
@@ -200,11 +201,20 @@ class Driver:
 
     def eager(self, command: Eager) -> dict[str, Any]:
         """Run inputs outside the recording; its event holds noise and outputs."""
-        self.loaded = command.inputs
+        loaded, self.loaded = self.loaded, command.inputs
         outputs: list[Tensors] = []
         inputs = self.place(command.inputs)
         event = self.around(lambda: outputs.append(self.subject.eager(inputs)), redraw=True)
-        return {**event, **self.taken(outputs[0])}
+        event |= self.taken(outputs[0])
+        self.loaded = loaded
+        return event
+
+    def reweight(self, command: Reweight) -> dict[str, Any]:
+        """Change weights in place, and store what is in force from here on."""
+        device = self.plan.setting["device"]
+        placed = {name: value.to(device, copy=True) for name, value in command.weights.items()}
+        self.subject.reweight(placed)
+        return {"weights": {name: stored(value) for name, value in command.weights.items()}}
 
     def buffer(self, name: str) -> Mapping[str, Any]:
         """One entry of buffers(), its role checked."""

@@ -112,7 +112,9 @@ ABILITIES = {
     " before the first block: folded False, replays 0, bucket 0",
     "BUFFERS": "buffers() -> {name: {tensor, role, pad, rows}}, see ROLES and PADS",
     "NOISE": "noise_state() -> see NOISE_STATE; reseed(seed: int)",
-    "EAGER": "eager(inputs) -> OUTPUTS: the same block outside the recording, same noise state",
+    "EAGER": "eager(inputs) -> OUTPUTS: the same block outside the recording, same noise state;"
+    " what was loaded stays loaded",
+    "WEIGHTS": "reweight(weights: {'head', 'w1', ...: tensor}): copied into the weights in use",
     "HEADS": "serves markov 'gated' and 'rnn', and mup",
     "CONFIDENCE": "serves confidence_weight and then returns the confidence fields",
     "ACCEPTS": "accept(target) -> COMMIT for the block just run; target holds TARGET and"
@@ -125,6 +127,7 @@ VERBS = {
     "BUFFERS": ("buffers",),
     "NOISE": ("noise_state", "reseed"),
     "EAGER": ("eager",),
+    "WEIGHTS": ("reweight",),
     "ACCEPTS": ("accept",),
     "GATES": ("gate",),
 }

@@ -42,6 +42,13 @@ class Eager:
 
 
 @dataclass(frozen=True)
+class Reweight:
+    """Write new values into the named weights of the setting, in place."""
+
+    weights: Tensors
+
+
+@dataclass(frozen=True)
 class Poison:
     """Overwrite a buffer with value 0 or 1 of its role's poison (drive.POISON)."""
 
@@ -83,7 +90,7 @@ class Ask:
 
 
 Command: TypeAlias = (
-    Reseed | Load | Replay | Read | Eager | Poison | Observe | Reread | Accept | Ask
+    Reseed | Load | Replay | Read | Eager | Reweight | Poison | Observe | Reread | Accept | Ask
 )
 
 

@@ -43,11 +43,13 @@ TABLE = {
     "oracle/judge/merge.py": "torch torch.distributed .judge.history .judge.budget .judge.verdict",
     "oracle/judge/vectors.py": "torch jsonschema .reference.*",
     "oracle/judge/loading.py": ".judge.protocol .judge.verdict <dynamic>",
+    "oracle/judge/continuity.py": "torch",
     "oracle/judge/environment.py": "torch",
     "oracle/judge/checks/__init__.py": ".judge.checks.*",
     "oracle/judge/checks/*.py": "torch numpy .reference.* .judge.script .judge.history "
     ".judge.verdict .judge.margin .judge.significance .judge.budget .judge.protocol "
-    ".judge.context .judge.coupling .judge.attribution .judge.checks.sampling .workloads.synthetic",
+    ".judge.context .judge.coupling .judge.attribution .judge.continuity .judge.checks.sampling "
+    ".workloads.synthetic",
     "oracle/subjects/__init__.py": "",
     "oracle/subjects/reference.py": "torch .reference.* .judge.protocol",
     "oracle/subjects/torch_ops.py": "torch .judge.protocol",

@@ -9,6 +9,7 @@ from ...workloads.synthetic import sampling_parameters
 from ..attribution import stale_field
 from ..budget import Ledger
 from ..context import Context, as_inputs, query_rows
+from ..continuity import NoiseTrail
 from ..coupling import block_noise, counter_of, couple
 from ..history import History
 from ..margin import ARITHMETIC
@@ -95,16 +96,24 @@ def plans(context: Context) -> list[Plan]:
     return cases
 
 
-def parity_reason(history: History, position: int, noise: torch.Tensor | None) -> str:
-    """Name the stale input that would explain a mismatch, if one does."""
+def parity_reason(
+    history: History, position: int, noise: torch.Tensor | None, settings: list[Setting]
+) -> str:
+    """Name the stale input or weight that would explain a mismatch, if one does.
+
+    settings: the setting with the weights of each time, in order; the last is in force.
+    """
     events = history.events[: position + 1]
+    name, outputs = events[-1]["inputs"], events[-1]["outputs"]
     loads = [e["inputs"] for e in events if e["verb"] in ("load", "eager")]
-    earlier = [history.inputs[name] for name in reversed(loads[:-1])]
-    earlier = [old for old in earlier if set(old) == set(history.inputs[loads[-1]])][:3]
+    current = history.inputs[name]
+    earlier = [history.inputs[load] for load in reversed(loads) if load != name]
+    earlier = [old for old in earlier if set(old) == set(current)][:3]
     arithmetic = ARITHMETIC[history.description["stages"]]
-    outputs = history.events[position]["outputs"]
-    current = history.inputs[loads[-1]]
-    return stale_field(history.setting, current, earlier, outputs, noise, arithmetic)
+    for past in settings[-2:-1]:
+        if couple(past, current, outputs, noise, arithmetic).illegal == 0:
+            return "the weights are one update old"
+    return stale_field(settings[-1], current, earlier, outputs, noise, arithmetic)
 
 
 def check(history: History, _ledger: Ledger) -> Verdict:
@@ -113,30 +122,29 @@ def check(history: History, _ledger: Ledger) -> Verdict:
     judged = near = skipped = 0
     noise: torch.Tensor | None = None
     counter = ""
+    settings, trail = [history.setting], NoiseTrail()
     for position, event in enumerate(history.events):
+        if event["verb"] == "reweight":
+            settings.append({**settings[-1], **event["weights"]})
+        if moved := trail.complaint(event):
+            return violated(moved, judged, unit="draws")
         if event["verb"] in ("replay", "eager"):
             noise, counter = block_noise(history.setting, event), counter_of(event)
-            if event.get("state_as_declared") is False:
-                return violated(
-                    "the generator ended elsewhere than one draw of the bucket's shape before "
-                    "each step leaves it: noise was drawn that the block did not use",
-                    judged,
-                    unit="draws",
-                )
         if event["verb"] not in ("read", "eager"):
             continue
         inputs, outputs = history.inputs[event["inputs"]], event["outputs"]
         tokens = outputs["tokens"]
         if bool(((tokens < 0) | (tokens >= history.setting["vocabulary"])).any()):
             return violated(f"tokens lie outside the vocabulary: {tokens.tolist()}", judged)
-        result = couple(history.setting, inputs, outputs, noise, arithmetic)
+        result = couple(settings[-1], inputs, outputs, noise, arithmetic)
         judged += result.sampled + result.greedy
         skipped += tokens.numel() - result.sampled - result.greedy
         near += int((result.gaps <= result.windows).sum())
         complaint = result.mismatches[0].sentence() if result.illegal else claims(history, event)
         if complaint:
-            stale = parity_reason(history, position, noise)
-            because = f" ({stale})" if stale else pre_bias(result.illegal, history, event)
+            stale = parity_reason(history, position, noise, settings)
+            because = f" ({stale})" if stale else pre_bias(settings[-1], inputs, outputs)
+            because = because if stale or result.illegal else ""
             return violated(
                 f"{complaint}{because}; {event['verb']} of {event['inputs']}{counter}",
                 judged,
@@ -169,12 +177,11 @@ def claims(history: History, event: dict[str, Any]) -> str:
     return ""
 
 
-def pre_bias(illegal: int, history: History, event: dict[str, Any]) -> str:
+def pre_bias(setting: Setting, inputs: Tensors, outputs: Tensors) -> str:
     """Recognise kept logits that hold the base logits, before the bias was added."""
-    outputs = event["outputs"]
-    if not illegal or "step_logits" not in outputs:
+    if "step_logits" not in outputs:
         return ""
-    walked = walk(history.setting, history.inputs[event["inputs"]], outputs)
+    walked = walk(setting, inputs, outputs)
     if (as_numpy(outputs["step_logits"]) == walked.base).all():
         return " (the kept logits are the base logits, before the bias)"
     return ""

@@ -1,0 +1,135 @@
+"""Any order of loads, replays, edits, poison and new weights agrees with the reference."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
+from typer.testing import CliRunner
+
+from impl.assembly import Parts
+from impl.logits import OutputHead
+from impl.runner import Runner
+from impl.stages import Stages
+from impl.subject import factory as folded
+from oracle.__main__ import app
+from oracle.judge.budget import Ledger
+from oracle.judge.history import load
+from oracle.judge.protocol import Factory, Setting, Tensors
+from oracle.judge.trial import judge_again
+from oracle.judge.verdict import Outcome, ViolationRuntimeError
+from oracle.workloads.synthetic import Synthetic
+
+from .judging import context
+from .machine import machine
+from .zoo.memory import restage_skip
+from .zoo.specimen import Wrapped
+
+
+@pytest.mark.stateful
+def test_any_order_of_steps_agrees_with_the_reference(engine_name: str) -> None:
+    """A short look: few runs of few steps."""
+    short = settings(max_examples=25, stateful_step_count=15)
+    run_state_machine_as_test(machine(engine_name), settings=short)
+
+
+@pytest.mark.stateful
+@pytest.mark.slow
+def test_long_runs_agree_with_the_reference(engine_name: str) -> None:
+    """Many runs of up to forty steps."""
+    long = settings(max_examples=300, stateful_step_count=40)
+    run_state_machine_as_test(machine(engine_name), settings=long)
+
+
+def head_of_capture(setting: Setting) -> Any:
+    """The product reads a copy of the head that was made at the first call."""
+
+    def other(stages: Stages) -> Stages:
+        copies: list[OutputHead] = []
+
+        def logits(head: OutputHead, hidden: torch.Tensor, out: torch.Tensor) -> None:
+            if not copies:
+                copies.append(replace(head, weight=head.weight.clone()))
+            stages.logits(copies[0], hidden, out)
+
+        return stages._replace(logits=logits)
+
+    return folded(setting, stages=other)
+
+
+class Trusting(Runner):
+    """A runner that believes that nothing moves."""
+
+    def __init__(self, *parts: Any, **named: Any) -> None:
+        super().__init__(*parts, **named)
+        self.addresses.captured.clear()
+
+
+def trusts_addresses(setting: Setting) -> Any:
+    """A replay over weights that moved is not refused."""
+    return folded(setting, parts=Parts(runner=Trusting))
+
+
+class Repeats(Wrapped):
+    """Puts the noise back after an eager block."""
+
+    def eager(self, inputs: Tensors) -> Tensors:
+        """The block, and no step of the counter."""
+        noise = self.inside.noise
+        state = [] if noise is None else [tensor.clone() for tensor in noise.state.values()]
+        outputs = self.inside.eager(inputs)
+        for tensor, before in zip(
+            () if noise is None else noise.state.values(), state, strict=True
+        ):
+            tensor.copy_(before)
+        return outputs
+
+
+def eager_repeats_noise(setting: Setting) -> Any:
+    """The block after an eager one draws the same noise again."""
+    return Repeats(folded(setting))
+
+
+@pytest.mark.stateful
+@pytest.mark.parametrize(
+    ("bug", "told"),
+    [
+        (restage_skip, r"(temperature|top_k) is \d loads? old|temperature: |greedy: "),
+        (head_of_capture, "kept step logit|token"),
+        (trusts_addresses, "kept step logit|token"),
+        (eager_repeats_noise, "the block left|the generator|the noise stood"),
+    ],
+)
+def test_a_planted_bug_is_found_stored_and_judged_again(
+    bug: Factory, told: str, tmp_path: Path
+) -> None:
+    """Fewer than 100 runs find it, and the stored run is violated without the sampler too."""
+    found = machine("emulator", bug, tmp_path)
+    limit = settings(
+        max_examples=100,
+        stateful_step_count=15,
+        derandomize=True,
+        database=None,
+        phases=(Phase.generate,),
+        report_multiple_bugs=False,
+    )
+    with pytest.raises(ViolationRuntimeError, match=rf"violated: .*({told})") as raised:
+        run_state_machine_as_test(found, settings=limit)
+    assert found.examples < 100
+    stored = tmp_path / "machine-emulator.json"
+    assert f"draftproof judge {stored}" in str(raised.value)
+    result = CliRunner().invoke(app, ["judge", str(stored)], env={"COLUMNS": "400"})
+    assert result.exit_code == 1, result.output
+    assert re.search(rf"violated: equality, state machine: .*({told})", result.output)
+    assert judge_again(load(stored), Ledger()).outcome is Outcome.VIOLATED
+
+
+def test_weights_of_another_shape_are_refused() -> None:
+    """They would be spread over the captured memory."""
+    setting = context().setting(Synthetic().material(0, 19, torch.float32), drafts=2, buckets=(2,))
+    with pytest.raises(ValueError, match=r"^w1 is torch.float32 \(8,\); it should be .*\(19, 8\)$"):
+        folded(setting).reweight({"w1": torch.zeros(8)})
