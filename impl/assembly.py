@@ -108,19 +108,13 @@ def assemble(  # noqa: PLR0913  (what a proposer is made of)
 
     runner = None
     if isinstance(tail, DraftSampler):
-        runner = parts.runner(
-            engine,
-            layout.shapes,
-            tail.buffers,
-            forward,
-            (tail,),
-            noise=noise,
-            weights=weights,
-            strict=config.strict,
-        )
+        own = (engine, layout.shapes, tail.buffers, forward, (tail,))
+        runner = parts.runner(*own, noise=noise, weights=weights, strict=config.strict)
         runner.capture()
     addresses = Addresses(lambda: {**forward.weights(), **weights()})
-    coins = Coins.beside(noise, plan.vocabulary, seed, plan.device)
+    # A greedy draft leaves its noise where it was: coins beside it would repeat block after block.
+    moving = None if draft.greedy_draft else noise
+    coins = Coins.beside(moving, plan.vocabulary, seed, plan.device)
     acceptor = Acceptor(plan.vocabulary, coins, _epilogue(engine, tail))
     return parts.proposer(draft, forward, layout, stages, tail, runner, addresses, acceptor)
 

@@ -215,7 +215,7 @@ class Proposer:
     @property
     def one_hot(self) -> bool:
         """Whether no row ever draws its tokens, so that they are accepted as point masses."""
-        return self.draft.noise is None
+        return self.draft.greedy_draft
 
     def accept(self, target: Target) -> Committed:
         """Commit what the target accepts of the block that ran last.

@@ -19,6 +19,7 @@ from .judge.budget import ALPHA, SHARES, Ledger
 from .judge.checks import ALL, named
 from .judge.context import PROFILES, Context
 from .judge.environment import environment
+from .judge.features import FEATURES
 from .judge.loading import NAMED, AdapterError, CannotServeError, load_factory
 from .judge.protocol import ABILITIES
 from .judge.trial import COMBINATIONS, Result, Trial, judge_again, workload_named
@@ -160,7 +161,16 @@ def list_checks(
         {"check": c.NAME, "title": c.TITLE, "claim": c.CLAIM, "needs": list(c.NEEDS)} for c in ALL
     ]
     if as_json:
-        document = {"checks": rows, "abilities": ABILITIES, "subjects": sorted(NAMED)}
+        covered = [
+            {"feature": name, "abilities": list(abilities), "checks": list(checks)}
+            for name, (abilities, checks) in FEATURES.items()
+        ]
+        document = {
+            "checks": rows,
+            "features": covered,
+            "abilities": ABILITIES,
+            "subjects": sorted(NAMED),
+        }
         typer.echo(json.dumps(document, indent=1))
         return
     table = Table("check", "what it is", "claim", "needs", header_style="bold")

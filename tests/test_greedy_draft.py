@@ -62,3 +62,32 @@ def test_dflash_is_a_greedy_draft(engine_name: str) -> None:
     subject = factory(setting(device_of(engine_name), family="dflash", dialect="none"))
     folded(subject, inputs(subject.setting))
     assert subject.proposer.read().greedy_draft
+
+
+@pytest.mark.parametrize("dialect", ["race", "counter"])
+def test_a_greedy_draft_is_accepted_as_one_hot_on_fresh_coins(
+    engine_name: str, dialect: str
+) -> None:
+    """Draft t is accepted iff its coin lies below p; two blocks never share their coins."""
+    device = device_of(engine_name)
+    made = setting(device, "vanilla", dialect)
+    subject = factory({**made, "greedy_draft": True})
+    given = inputs(made)
+    given["top_k"] = torch.full_like(given["top_k"], 2**30)
+    rows, drafts, vocabulary = len(given["anchor"]), made["drafts"], made["vocabulary"]
+    target = {
+        "target_logits": torch.zeros(rows, drafts + 1, vocabulary, device=device),
+        "top_p": torch.ones(rows, device=device),
+        "verify_len": torch.full((rows,), drafts + 1, device=device),
+        "prefix_len": torch.zeros(rows, dtype=torch.int64, device=device),
+        "rule": "chain",
+    }
+    commits = []
+    for _ in range(2):
+        folded(subject, given)
+        commits.append(subject.accept(target))
+    assert not (commits[0]["coins"] == commits[1]["coins"]).any()
+    for commit in commits:
+        accepted = (commit["coins"][:, :-1] < 1 / vocabulary).long().cumprod(1).sum(1)
+        sampled = given["temperature"] >= 1e-6
+        assert torch.equal(commit["correct_len"][sampled], accepted[sampled])

@@ -146,6 +146,12 @@ def test_list_shows_every_check_and_the_four_promises() -> None:
     listed = json.loads(output)
     assert [row["check"] for row in listed["checks"]] == [check.NAME for check in ALL]
     assert "folded" in listed["subjects"]
+    names = {check.NAME for check in ALL}
+    for feature in listed["features"]:
+        assert feature["checks"], feature
+        assert set(feature["checks"]) <= names
+        assert set(feature["abilities"]) <= set(listed["abilities"])
+    assert {name for row in listed["features"] for name in row["checks"]} == names
 
 
 @pytest.mark.parametrize("check", ALL, ids=lambda check: check.NAME)

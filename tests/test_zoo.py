@@ -26,9 +26,12 @@ ALONE = {
     "equality": "unclamped_claim",
     "invariance": "keyed_by_bucket",
     "coupled": "hotter",
+    "confidence": "unscaled_confidence",
+    "accept_rule": "leftovers",
     "independence": "shared_rows",
     "draft_law": "foreign_tilt",
     "claim": "bent_temperature",
+    "lossless": "skewed_final_draw",
 }
 BY_ID = {specimen.id: specimen for specimen in SPECIMENS}
 

@@ -32,7 +32,13 @@ TABLE = {
     "oracle/judge/verdict.py": "",
     "oracle/judge/redraw.py": "torch .reference.*",
     "oracle/judge/context.py": "torch .judge.protocol",
-    "oracle/judge/coupling.py": "torch numpy .reference.* .judge.margin .judge.protocol",
+    "oracle/judge/binding.py": "torch .reference.* .judge.protocol",
+    "oracle/judge/head_margin.py": "numpy .judge.margin",
+    "oracle/judge/walk.py": "torch numpy .reference.* .judge.margin .judge.head_margin "
+    ".judge.binding .judge.protocol",
+    "oracle/judge/features.py": "",
+    "oracle/judge/coupling.py": "torch numpy .reference.* .judge.margin .judge.protocol "
+    ".judge.walk",
     "oracle/judge/attribution.py": "torch .judge.margin .judge.coupling .judge.protocol",
     "oracle/judge/trial.py": "torch .judge.protocol .judge.script .judge.drive .judge.history "
     ".judge.context .judge.checks .judge.margin .judge.budget .judge.verdict .judge.loading "
@@ -48,10 +54,10 @@ TABLE = {
     "oracle/judge/checks/__init__.py": ".judge.checks.*",
     "oracle/judge/checks/*.py": "torch numpy .reference.* .judge.script .judge.history "
     ".judge.verdict .judge.margin .judge.significance .judge.budget .judge.protocol "
-    ".judge.context .judge.coupling .judge.attribution .judge.continuity .judge.checks.sampling "
-    ".workloads.synthetic",
+    ".judge.context .judge.coupling .judge.walk .judge.attribution .judge.continuity "
+    ".judge.checks.sampling .workloads.synthetic",
     "oracle/subjects/__init__.py": "",
-    "oracle/subjects/reference.py": "torch .reference.* .judge.protocol",
+    "oracle/subjects/reference.py": "torch numpy .reference.* .judge.protocol .judge.binding",
     "oracle/subjects/torch_ops.py": "torch .judge.protocol",
     "oracle/subjects/sglang.py": "torch sglang .judge.protocol",
     "oracle/subjects/vllm.py": "torch vllm .judge.protocol",

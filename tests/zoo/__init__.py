@@ -1,6 +1,7 @@
 """Deliberate bugs, each with its story and the check that must kill it, and healthy controls.
 
 arithmetic  wrong numbers in one stage
+acceptance  accept paths and confidence after a right draft
 noise       noise that is shared, or keyed by what it must not be
 memory      buffers that are stale, moved, shared or left unwritten
 capture     what a recording froze, or a recording that never runs
@@ -8,6 +9,7 @@ gate        a decision that folds when it must not
 controls    correct but different samplers, which every check must pass
 """
 
+from .acceptance import SPECIMENS as ACCEPTANCE
 from .arithmetic import SPECIMENS as ARITHMETIC
 from .capture import SPECIMENS as CAPTURE
 from .gate import SPECIMENS as GATE
@@ -15,4 +17,4 @@ from .memory import SPECIMENS as MEMORY
 from .noise import SPECIMENS as NOISE
 from .specimen import Specimen
 
-SPECIMENS: tuple[Specimen, ...] = (*ARITHMETIC, *NOISE, *MEMORY, *CAPTURE, *GATE)
+SPECIMENS: tuple[Specimen, ...] = (*ARITHMETIC, *ACCEPTANCE, *NOISE, *MEMORY, *CAPTURE, *GATE)

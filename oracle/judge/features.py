@@ -1,0 +1,25 @@
+"""What a folded draft sampler contains, which abilities show it, and which checks cover it."""
+
+FEATURES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "greedy block (DFLASH)": ((), ("bounds", "spike", "equality", "freshness")),
+    "Markov head, vanilla": ((), ("equality", "coupled", "draft_law")),
+    "Markov heads, gated and rnn; muP": (("HEADS",), ("equality",)),
+    "both query layouts": ((), ("equality",)),
+    "mixed greedy and sampled rows": (("DRAWS",), ("equality", "freshness")),
+    "noise dialects race and counter": (("NOISE",), ("coupled", "equality", "independence")),
+    "kept step logits, claimed law q": (("CLAIMS",), ("equality", "claim")),
+    "NaN and empty-row flags": (("FLAGS",), ("bounds", "equality")),
+    "draft model inside the recording": (("FORWARD",), ("freshness", "writeset", "equality")),
+    "capture and replay": (("REPLAYS",), ("path", "freshness")),
+    "static buffers, pad rows": (("BUFFERS",), ("writeset", "path")),
+    "buckets and batch company": ((), ("invariance", "equality")),
+    "results that outlive a replay": ((), ("retention",)),
+    "eager fallback from one noise state": (("EAGER",), ("equality",)),
+    "weights updated in place": (("WEIGHTS",), ("equality",)),
+    "gates: build, step, accept": (("GATES",), ("gates",)),
+    "confidence head with temperature scaling": (("CONFIDENCE",), ("confidence",)),
+    "accept: greedy, chain, block, one-hot, mixed, cut": (("ACCEPTS",), ("accept_rule",)),
+    "top-k and top-p of the target": (("ACCEPTS",), ("accept_rule", "lossless")),
+    "losslessness at T > 0": (("DRAWS", "ACCEPTS"), ("lossless",)),
+    "draft noise apart from coins": (("DRAWS", "ACCEPTS"), ("independence",)),
+}
