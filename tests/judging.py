@@ -2,7 +2,7 @@
 
 from oracle.judge.budget import Ledger
 from oracle.judge.checks import named
-from oracle.judge.context import PROFILES, Context, Profile
+from oracle.judge.context import Context, Profile
 from oracle.judge.loading import load_factory
 from oracle.judge.protocol import Factory
 from oracle.judge.script import Plan

@@ -33,7 +33,16 @@ def test_the_folded_sampler_passes_every_check(
         assert not bad(results), [result.verdict.reason for result in bad(results)]
 
 
-@pytest.mark.parametrize("name", sorted(set(CONTROLS) - {"folded"}))
+SLOW_CONTROLS = ("colder_by_a_hair", "summed_bias", "tiled")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow if name in SLOW_CONTROLS else ())
+        for name in sorted(set(CONTROLS) - {"folded"})
+    ],
+)
 def test_healthy_controls_pass(name: str) -> None:
     """Correct but different samplers are not accused, and most checks do apply to them."""
     found = verdicts(CONTROLS[name], context(), (("dspark", "counter"),))

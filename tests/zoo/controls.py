@@ -48,7 +48,9 @@ def summed_bias(setting: Setting) -> Any:
 
     def other(stages: Stages) -> Stages:
         def bias(markov: Any, previous: Tensor, hidden: Any, state: Any) -> tuple[Tensor, Any]:
-            del hidden
+            if markov.kind != "vanilla":
+                other_bias, after = stages.bias(markov, previous, hidden, state)
+                return other_bias, after
             embedding = markov.w1[previous].double().flip(-1)
             product = embedding @ markov.w2.double().flip(-1).T
             return product.float().to(markov.w2.dtype), state

@@ -6,15 +6,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from impl.stages import Stages
 from impl.subject import factory
 from oracle.reference import choice
 from oracle.subjects.reference import Reference
 
-from .specimen import Specimen, Wrapped
+from .specimen import Specimen
 
 Setting = Mapping[str, Any]
 COUNTER = ("dspark", "counter")
 SHARING = 16
+ODD_BUCKET = 16
 BEND = 1.2
 
 
@@ -72,28 +74,17 @@ def refuse_unreachable(setting: Setting) -> None:
         raise NotImplementedError("hidden states are given, on the cpu")
 
 
-class KeyedByBucket(Wrapped):
-    """Mixes the bucket into the seed key, and says so in its noise state."""
+def odd_bucket(setting: Setting) -> Any:
+    """The step of the 16-row bucket is another kernel, which scales the bias by 1 + 2^-8."""
 
-    mixed = 0
+    def broken(stages: Stages) -> Stages:
+        def step(base: Tensor, bias: Tensor, out: Tensor) -> None:
+            scale = 1 + 2.0**-8 if len(base) == ODD_BUCKET else 1.0
+            stages.step(base, bias * scale, out)
 
-    def load(self, inputs: Mapping[str, Tensor]) -> None:
-        """Undo the last bucket, mix in the new one."""
-        self.inside.load(inputs)
-        buckets = self.inside.setting["buckets"]
-        bucket = min(b for b in (*buckets, 2**20) if b >= len(inputs["anchor"]))
-        self.inside.noise.seed_key[0] ^= self.mixed ^ bucket
-        self.mixed = bucket
+        return stages._replace(step=step)
 
-    def reseed(self, seed: int) -> None:
-        """A new key has no bucket in it."""
-        self.inside.reseed(seed)
-        self.mixed = 0
-
-
-def keyed_by_bucket(setting: Setting) -> Any:
-    """A request draws other tokens in another bucket."""
-    return KeyedByBucket(factory(setting))
+    return factory(setting, stages=broken)
 
 
 HERE = "tests.zoo.noise"
@@ -121,14 +112,14 @@ SPECIMENS = (
         "49,152 draws at four temperatures",
     ),
     Specimen(
-        "keyed_by_bucket",
+        "odd_bucket",
         HERE,
-        "Noise is keyed by the row count of the captured graph. A request that moves to a larger "
-        "bucket because others arrived draws other tokens, and no run can be repeated.",
-        "flashinfer-ai/flashinfer#4861",
+        "A library picks another kernel for one row count, and its sums end in other bits. A "
+        "request that moves to that bucket because others arrived drafts by other logits.",
+        "vllm-project/vllm#54506",
         COUNTER,
         "invariance",
         "coupled",
-        "two batch sizes",
+        "a bucket of 16 rows",
     ),
 )
