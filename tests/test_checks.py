@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from oracle.judge.checks import ALL, draft_law, named, path
-from oracle.judge.context import PROFILES, Size
+from oracle.judge.context import Size
 from oracle.judge.drive import Driver
 from oracle.judge.loading import build
 from oracle.judge.protocol import Setting
@@ -25,8 +25,7 @@ def test_the_folded_sampler_passes_every_check(
     engine_name: str, combination: tuple[str, str]
 ) -> None:
     """All checks, each with a verdict that is not empty."""
-    smoke = context(combination, engine=engine_name, profile=PROFILES["smoke"])
-    found = verdicts(FOLDED, smoke, (combination,))
+    found = verdicts(FOLDED, context(combination, engine=engine_name), (combination,))
     assert set(found) == {check.NAME for check in ALL}
     for results in found.values():
         assert results

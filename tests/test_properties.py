@@ -21,7 +21,7 @@ from oracle.reference import gate
 from .judging import FOLDED, context, probed, verdict
 from .strategies import DTYPES
 
-EXAMPLES = 8
+EXAMPLES = 6
 SAMPLED = [("dspark", "race"), ("dspark", "counter")]
 SIZES = st.builds(
     Size,
