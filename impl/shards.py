@@ -18,6 +18,8 @@ from torch import Tensor, distributed
 from .choice import counter_keys, flags_of, is_drawn, largest
 
 IDS = 2**31
+# The newer name of one collective; not every supported version of torch has it.
+_all_gather = getattr(distributed, "all_gather_single", distributed.all_gather_into_tensor)
 FIELDS = 2
 ABSENT = "absent"
 LEAST = "free_bytes"
@@ -141,7 +143,7 @@ class ProcessGroup:
         """Write what every rank has, rank after rank; see Group."""
         # Bytes, because not every backend gathers every dtype.
         out, own = everyone.view(torch.uint8), mine.view(torch.uint8)
-        distributed.all_gather_into_tensor(out, own, group=self.group)
+        _all_gather(out, own, group=self.group)
 
     def exchange(self, fact: Any) -> list[Any]:
         """Return the facts of all ranks, by rank."""

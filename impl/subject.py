@@ -5,7 +5,6 @@ purpose, replace its stages, a part, or the engine; nothing in here is a hook fo
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -14,24 +13,20 @@ from torch import Tensor
 from . import gate
 from .assembly import Parts, assemble
 from .backbone import Backbone
-from .bias import KINDS, MarkovHead
-from .buffers import STEP_DTYPES, Buffers
-from .confidence import ConfidenceHead
-from .config import Config
+from .buffers import Buffers
 from .facts import build_decision
 from .gate import AcceptFacts, BuildFacts, StepFacts
 from .graph import engine_for
 from .graph.engine import Engine
-from .logits import DENSE, BorrowedHead
 from .noise import CounterNoise, RaceNoise
-from .plan import Plan, Refusal
+from .plan import Refusal
 from .proposal import Batch, Proposal
 from .proposer import Proposer
 from .sampler import RATED, DraftSampler, admit, layout_for
+from .setting import config_of, group_of, head_of, markov_of, plan_of, refuse_unserved
 from .stages import Stages
 from .target import Target
 
-DIALECTS = {"dflash": ("none",), "dspark": ("race", "counter")}
 BACKBONE_SEED = 0
 
 
@@ -83,26 +78,15 @@ def factory(
 
     NotImplementedError: a setting that cannot be served, with the reason.
     """
-    _refuse_unserved(setting)
-    device, eager = torch.device(setting["device"]), setting["engine"] == "eager"
-    config = _config(setting)
-    plan = Plan(
-        drafts=setting["drafts"],
-        vocabulary=setting["vocabulary"],
-        buckets=tuple(setting["buckets"]),
-        sample_from_anchor=setting["sample_from_anchor"],
-        step_dtype=getattr(torch, setting["step_dtype"]),
-        forward=setting["forward"],
-        device=device,
-        mup=setting.get("mup", 1.0),
-        confidence=_confidence(setting),
-    )
-    head, markov = BorrowedHead(setting["head"]), _markov(setting)
+    refuse_unserved(setting)
+    eager = setting["engine"] == "eager"
+    config, plan = config_of(setting), plan_of(setting)
+    head, markov = head_of(setting), markov_of(setting)
     forward: GivenForward | BackboneForward = GivenForward(plan.vocabulary)
     if plan.forward == "backbone":
         shapes = layout_for(plan, setting["head"], markov, config.noise).shapes
         drawn = torch.Generator().manual_seed(BACKBONE_SEED)
-        forward = BackboneForward(Backbone(shapes, setting["head"].dtype, device, drawn))
+        forward = BackboneForward(Backbone(shapes, setting["head"].dtype, plan.device, drawn))
 
     def find_engine(device: torch.device, name: str) -> Engine | None:
         return None if eager else engine or engine_for(device, name)
@@ -119,51 +103,6 @@ def factory(
         parts=parts,
     )
     return Subject(setting, proposer)
-
-
-def _config(setting: Mapping[str, Any]) -> Config:
-    found = Config.from_environment()
-    # The word of the setting counts, and the environment's where the setting has none.
-    greedy_draft = setting.get("greedy_draft", found.greedy_draft)
-    noise, engine = setting["dialect"], setting["engine"]
-    return replace(found, noise=noise, engine=engine, greedy_draft=greedy_draft)
-
-
-def _markov(setting: Mapping[str, Any]) -> MarkovHead | None:
-    if setting["family"] != "dspark":
-        return None
-    kind = setting.get("markov", "vanilla")
-    return MarkovHead(setting["w1"], setting["w2"], kind, setting.get("w3"), setting.get("b3"))
-
-
-def _confidence(setting: Mapping[str, Any]) -> ConfidenceHead | None:
-    weight = setting.get("confidence_weight")
-    if weight is None:
-        return None
-    return ConfidenceHead(weight, setting["confidence_bias"], setting["confidence_sts"])
-
-
-def _refuse_unserved(setting: Mapping[str, Any]) -> None:
-    family, dialect = setting["family"], setting["dialect"]
-    if dialect not in DIALECTS.get(family, ()):
-        raise NotImplementedError(
-            f"family {family!r} with dialect {dialect!r}; there are {DIALECTS}"
-        )
-    if setting.get("markov", "vanilla") not in KINDS:
-        raise NotImplementedError(f"Markov head {setting['markov']!r}; there are {list(KINDS)}")
-    if setting["forward"] not in ("given", "backbone"):
-        raise NotImplementedError(f"forward {setting['forward']!r}; there are given and backbone")
-    if setting["engine"] not in ("emulator", "cuda", "eager"):
-        raise NotImplementedError(f"engine {setting['engine']!r}; there are emulator, cuda, eager")
-    if setting["head"].dtype not in DENSE:
-        raise NotImplementedError(f"an output head of dtype {setting['head'].dtype}")
-    if getattr(torch, setting["step_dtype"], None) not in STEP_DTYPES:
-        raise NotImplementedError(f"step logits of dtype {setting['step_dtype']}")
-    cuda = setting["device"].startswith("cuda")
-    if cuda and not torch.cuda.is_available():
-        raise NotImplementedError("device cuda, and none is visible")
-    if setting["engine"] != "eager" and cuda != (setting["engine"] == "cuda"):
-        raise NotImplementedError(f"engine {setting['engine']} on device {setting['device']}")
 
 
 class Subject:
@@ -254,7 +193,7 @@ class Subject:
         elif table == "accept":
             decision = gate.accept(AcceptFacts(**values))
         elif table == "build":
-            decision = build_decision(BuildFacts(**values))
+            decision = build_decision(BuildFacts(**values), group_of(self.setting))
         else:
             raise ValueError(f"the table is {table!r}; it should be build, step or accept")
         return {"fold": decision.fold, "reason": decision.reason}
@@ -268,6 +207,8 @@ class Subject:
         tail = self.proposer.tail
         if self.noise is not None:
             yield "HEADS"
+        if self.setting["dialect"] != "race":
+            yield "RANKS"
         # A greedy draft draws nothing, and its rows have one-hot laws that need no logits.
         if self.noise is not None and not self.proposer.draft.greedy_draft:
             yield from ("DRAWS", "NOISE")

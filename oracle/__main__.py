@@ -21,6 +21,7 @@ from .judge.context import PROFILES, Context
 from .judge.environment import environment
 from .judge.features import FEATURES
 from .judge.loading import NAMED, AdapterError, CannotServeError, load_factory
+from .judge.merge import enter
 from .judge.protocol import ABILITIES
 from .judge.trial import COMBINATIONS, Result, Trial, judge_again, workload_named
 from .judge.verdict import exit_code
@@ -60,7 +61,8 @@ def run_with_progress(trial: Trial, console: Console, save: Path | None) -> list
     """Run a trial behind a progress bar; store histories when asked to."""
     results = []
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True) as progress:
+    quiet = trial.world.rank > 0
+    with Progress(*columns, console=console, transient=True, disable=quiet) as progress:
         total = len(trial.checks) * len(trial.combinations)
         task = progress.add_task("", total=total)
         done = 0
@@ -72,7 +74,9 @@ def run_with_progress(trial: Trial, console: Console, save: Path | None) -> list
 
         for result in trial.run(begun):
             results.append(replace(result, history=None))
-            if save is not None and result.history is not None:
+            # What all ranks saw together is stored by the first.
+            shared = trial.world.rank > 0 and result.history and result.check == "ranks"
+            if save is not None and result.history is not None and not shared:
                 name = f"{len(results):03d}-{result.check}-{result.combination}"
                 stem = save / name.replace("/", "-").replace(" ", "-")
                 histories.save(result.history, stem)
@@ -111,8 +115,12 @@ def verify(
     except CannotServeError as error:
         console.print(f"not applicable: {error}")
         raise typer.Exit(UNKNOWN) from error
+    world = enter(device)
+    command = "draftproof verify"
+    if world.size > 1:
+        command = f"torchrun --nproc-per-node {world.size} -m oracle verify"
     reproduce = (
-        f"draftproof verify --subject {shlex.quote(subject)} --engine {engine} "
+        f"{command} --subject {shlex.quote(subject)} --engine {engine} "
         f"--workload {workload} --profile {profile} --seed {seed}"
     )
     context = Context("dspark", "counter", device, engine, seed, PROFILES[profile], source)
@@ -124,13 +132,16 @@ def verify(
         keep=save is not None,
         checks=checks,
         combinations=chosen_combinations(only or []),
+        world=world,
     )
-    results = run_with_progress(trial, console, save)
+    results = trial.everyones(run_with_progress(trial, console, save))
     run = reports.Run(subject, workload, profile, engine, device, seed, reproduce)
     report = reports.document(run, results, ledger, environment(device))
-    if json_file is not None:
-        json_file.write_text(json.dumps(report, indent=1) + "\n")
-    reports.render(report, run, console)
+    if world.rank == 0:
+        if json_file is not None:
+            json_file.write_text(json.dumps(report, indent=1) + "\n")
+        reports.render(report, run, console)
+    world.leave()
     raise typer.Exit(report["exit_code"])
 
 

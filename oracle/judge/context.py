@@ -84,6 +84,7 @@ class Context:
     """One combination of abilities under test.
 
     buffers: name -> role, of a subject of this combination, empty without BUFFERS.
+    rank, ranks: of the processes that judge together.
     """
 
     family: str
@@ -95,6 +96,8 @@ class Context:
     workload: Workload
     abilities: tuple[str, ...] = ()
     buffers: Mapping[str, str] = field(default_factory=dict)
+    rank: int = 0
+    ranks: int = 1
 
     @property
     def label(self) -> str:

@@ -16,6 +16,7 @@ FEATURES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "results that outlive a replay": ((), ("retention",)),
     "eager fallback from one noise state": (("EAGER",), ("equality",)),
     "weights updated in place": (("WEIGHTS",), ("equality",)),
+    "vocabulary shared over ranks": (("RANKS",), ("ranks",)),
     "gates: build, step, accept": (("GATES",), ("gates",)),
     "confidence head with temperature scaling": (("CONFIDENCE",), ("confidence",)),
     "accept: greedy, chain, block, one-hot, mixed, cut": (("ACCEPTS",), ("accept_rule",)),

@@ -53,6 +53,7 @@ SETTING = {
     "confidence_weight": "tensor [1, D] or [1, D + R] float32, when a confidence head is wanted",
     "confidence_bias": "tensor [1] float32",
     "confidence_sts": "tensor [K] float32, all > 0: sequential temperature scaling",
+    "shard_ranges": "with RANKS: ((start, end), ...), ids of each process; weights come whole",
     "greedy_draft": "bool: every row drafts its argmax and is accepted as one-hot; else False",
     "device": "'cpu' or 'cuda'",
     "engine": "'emulator', 'cuda' or 'eager': what captures and replays",
@@ -119,6 +120,7 @@ ABILITIES = {
     "CONFIDENCE": "serves confidence_weight and then returns the confidence fields",
     "ACCEPTS": "accept(target) -> COMMIT for the block just run; target holds TARGET and"
     " rule: 'chain' or 'block' (block verification); what it cannot honour it refuses by name",
+    "RANKS": "serves shard_ranges over torchrun's processes; all ask gate(facts) at once",
     "GATES": "gate(facts) -> {fold: 'eager' | 'greedy' | 'sampled', reason: str}, see FACTS",
 }
 

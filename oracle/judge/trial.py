@@ -16,10 +16,12 @@ from .environment import environment
 from .history import History
 from .loading import AdapterError, CannotServeError, build
 from .margin import ARITHMETIC
+from .merge import World, added, merged
 from .protocol import Factory, Setting, Subject
 from .script import Plan
 from .verdict import Pending, Verdict, errored, not_applicable, unknown
 
+ALONE = "one process: start it with torchrun --nproc-per-node 2 -m oracle verify"
 COMBINATIONS = (("dflash", "none"), ("dspark", "race"), ("dspark", "counter"))
 
 
@@ -49,13 +51,20 @@ class Trial:
     keep: bool = False
     checks: tuple[ModuleType, ...] = ALL
     combinations: tuple[tuple[str, str], ...] = COMBINATIONS
+    world: World = field(default_factory=World)
 
     def run(self, progress: Callable[[str], None] = lambda _: None) -> Iterator[Result]:
-        """Judge every combination of abilities by every check; results come as they are found."""
+        """Judge every combination of abilities by every check; results come as they are found.
+
+        Several processes share the checks out; those of ranks are played by all of them.
+        """
+        rank, ranks = self.world.rank, self.world.size
         for family, dialect in self.combinations:
-            context = replace(self.context, family=family, dialect=dialect)
+            context = replace(self.context, family=family, dialect=dialect, rank=rank, ranks=ranks)
             probed = self.probe(context)
-            for check in self.checks:
+            for number, check in enumerate(self.checks):
+                if number % ranks != rank and "RANKS" not in check.NEEDS:
+                    continue
                 progress(f"{context.label}: {check.NAME}")
                 if isinstance(probed, Verdict):
                     yield Result(check.NAME, context.label, "-", probed, 0.0)
@@ -89,13 +98,18 @@ class Trial:
             verdict = not_applicable(f"the subject does not claim {', '.join(lacking)}")
             yield Result(check.NAME, context.label, "-", verdict, 0.0)
             return
+        over_ranks = "RANKS" in check.NEEDS
+        if over_ranks and self.world.size == 1:
+            yield Result(check.NAME, context.label, "-", not_applicable(ALONE), 0.0)
+            return
         plans = check.plans(context)
         if not plans:
             verdict = not_applicable("it needs designed input: run it with --workload synthetic")
             yield Result(check.NAME, context.label, "-", verdict, 0.0)
         for plan in plans:
             start = time.perf_counter()
-            history, verdict = self.case(check, plan, context)
+            case = self.case_of_ranks if over_ranks else self.case
+            history, verdict = case(check, plan, context)
             seconds = time.perf_counter() - start
             kept = history if self.keep else None
             yield Result(check.NAME, context.label, plan.case, verdict, seconds, kept)
@@ -122,6 +136,45 @@ class Trial:
         if isinstance(verdict, Pending):
             return history, unknown(f"stage two did not decide: {verdict.reason}")
         return history, verdict
+
+    def case_of_ranks(
+        self, check: ModuleType, plan: Plan, context: Context
+    ) -> tuple[History | None, Verdict]:
+        """Build and play on every rank at once; each judges what all of them saw."""
+        self.world.gather(plan.case)
+        history: History | None = None
+        failure: Verdict | None = None
+        try:
+            subject = build(self.factory, placed(plan.setting))
+            history = self.opened(plan, subject, context)
+            self.play(Driver(subject, plan, history), history, plan.commands)
+        except CannotServeError as error:
+            failure = not_applicable(str(error))
+        except Exception as error:  # noqa: BLE001 - a subject that cannot be built has errored
+            failure = errored(
+                f"rank {context.rank}: building it raised {type(error).__name__}: {error}"
+            )
+        everyone = self.world.gather((history, failure))
+        for _, failed in everyone:
+            if failed is not None:
+                return None, failed
+        together = merged(history for history, _ in everyone)
+        answer = judged(check, together, self.ledger)
+        if isinstance(answer, Pending):
+            return together, unknown(f"a check of ranks has no second stage: {answer.reason}")
+        return together, answer
+
+    def everyones(self, results: list[Result]) -> list[Result]:
+        """The results of all processes; the ledger then holds what all of them spent."""
+        found = self.world.gather((results, self.ledger.spent))
+        self.ledger.spent = added(spent for _, spent in found)
+        together = {check.NAME for check in self.checks if "RANKS" in check.NEEDS}
+        return [
+            result
+            for rank, (theirs, _) in enumerate(found)
+            for result in theirs
+            if rank == 0 or result.check not in together
+        ]
 
     def opened(self, plan: Plan, subject: Subject, context: Context) -> History:
         """An empty history of a plan on a subject."""

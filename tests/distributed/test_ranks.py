@@ -1,37 +1,21 @@
 """Two processes that share a vocabulary read the tokens of one that holds it whole."""
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-RANKS, PATIENCE = 2, 120
+from .launch import RANKS, torchrun
+
+PATIENCE = 120
 SOUND = 2 * 3 * 3
-# Loopback only, and one thread a rank: the ranks share the cores of the test run.
-SETTINGS = {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
 
 
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """What every rank saw, from one run of torchrun."""
     folder = tmp_path_factory.mktemp("ranks")
-    launch = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={RANKS}"]
-    command = [sys.executable, *launch, "-m", "tests.distributed.worker", str(folder)]
-    environment = {**os.environ, **SETTINGS}  # noqa: TID251  (the ranks inherit the test's own)
-    run = subprocess.run(
-        command,
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
+    run = torchrun("-m", "tests.distributed.worker", str(folder), patience=PATIENCE)
     assert run.returncode == 0, run.stderr[-4000:]
     return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(RANKS)]
 

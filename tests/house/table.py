@@ -39,10 +39,12 @@ TABLE = {
     "oracle/judge/features.py": "",
     "oracle/judge/coupling.py": "torch numpy .reference.* .judge.margin .judge.protocol "
     ".judge.walk",
+    "oracle/judge/parity.py": "torch .reference.* .judge.attribution .judge.continuity "
+    ".judge.coupling .judge.history .judge.margin .judge.protocol .judge.verdict .judge.walk",
     "oracle/judge/attribution.py": "torch .judge.margin .judge.coupling .judge.protocol",
     "oracle/judge/trial.py": "torch .judge.protocol .judge.script .judge.drive .judge.history "
     ".judge.context .judge.checks .judge.margin .judge.budget .judge.verdict .judge.loading "
-    ".judge.environment .workloads.*",
+    ".judge.environment .judge.merge .workloads.*",
     "oracle/judge/report.py": "rich jsonschema .judge.verdict .judge.budget .judge.checks "
     ".judge.trial .judge.environment",
     "oracle/judge/page.py": "matplotlib .judge.verdict .judge.environment",
@@ -55,7 +57,7 @@ TABLE = {
     "oracle/judge/checks/*.py": "torch numpy .reference.* .judge.script .judge.history "
     ".judge.verdict .judge.margin .judge.significance .judge.budget .judge.protocol "
     ".judge.context .judge.coupling .judge.walk .judge.attribution .judge.continuity "
-    ".judge.checks.sampling .workloads.synthetic",
+    ".judge.merge .judge.parity .judge.checks.sampling .judge.checks.gates .workloads.synthetic",
     "oracle/subjects/__init__.py": "",
     "oracle/subjects/reference.py": "torch numpy .reference.* .judge.protocol .judge.binding",
     "oracle/subjects/torch_ops.py": "torch .judge.protocol",
@@ -100,13 +102,13 @@ TABLE = {
     ".logits .bias .noise "
     ".shards .sampler .runner .borrowed .graph.engine .acceptor .target",
     "impl/borrowed.py": "torch",
-    "impl/facts.py": "torch .plan .bias .config .gate .logits .sampler",
+    "impl/setting.py": "torch .bias .buffers .confidence .config .logits .plan .shards",
+    "impl/facts.py": "torch .shards .ranks .plan .bias .config .gate .logits .sampler",
     "impl/assembly.py": "torch .plan .config .stages .logits .bias .noise .sampler .runner "
     ".proposer "
     ".graph .graph.engine .acceptor .coins .epilogue .shards .ranks",
-    "impl/subject.py": "torch .plan .proposal .shapes .config .gate .buffers .stages .logits "
-    ".bias .noise "
-    ".confidence .facts .sampler .runner .proposer .assembly .backbone .graph .graph.engine "
+    "impl/subject.py": "torch .plan .proposal .setting .gate .buffers .stages .noise "
+    ".facts .sampler .runner .proposer .assembly .backbone .graph .graph.engine "
     ".target",
     "impl/graph/__init__.py": "torch .graph.engine .graph.cuda .graph.emulator .graph.hazard",
     "impl/graph/engine.py": "torch",

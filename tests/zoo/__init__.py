@@ -5,6 +5,7 @@ acceptance  accept paths and confidence after a right draft
 noise       noise that is shared, or keyed by what it must not be
 memory      buffers that are stale, moved, shared or left unwritten
 capture     what a recording froze, or a recording that never runs
+ranks       ranks that are not one sampler, judged under torchrun
 gate        a decision that folds when it must not
 controls    correct but different samplers, which every check must pass
 """

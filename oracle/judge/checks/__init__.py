@@ -1,8 +1,8 @@
 """The checks, in the order in which they are run and read: the first violated is the diagnosis.
 
 path first (did anything run), then what is certain (bounds, spike, gates), then staleness
-(freshness, writeset, retention), then the race (equality, invariance, coupled, independence), then
-the laws (draft_law, claim).
+(freshness, writeset, retention), then the race (equality, invariance, ranks, coupled,
+independence), then the laws (draft_law, claim, lossless).
 """
 
 from types import ModuleType
@@ -21,6 +21,7 @@ from . import (
     invariance,
     lossless,
     path,
+    ranks,
     retention,
     spike,
     writeset,
@@ -36,6 +37,7 @@ ALL: tuple[ModuleType, ...] = (
     retention,
     equality,
     invariance,
+    ranks,
     coupled,
     confidence,
     accept_rule,
