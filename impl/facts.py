@@ -35,8 +35,10 @@ def build_decision(facts: BuildFacts) -> Decision:
         folded_sampling=facts.mode.lower(),
         folded_proposal=not facts.switched_off,
         eager_draft=facts.switched_off,
+        sharded_dflash=facts.sharded_dflash,
     )
-    around = Surroundings(object() if facts.engine_available else None, config)
+    engine = object() if facts.engine_available else None
+    around = Surroundings(engine, config, base_logits=facts.has_base_logits)
     parts = (facts.family, plan, head if facts.has_head else None, markov, "counter")
     decision = decide(*parts, around)
     if decision.fold != "sampled" or facts.free_bytes is None:

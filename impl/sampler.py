@@ -199,6 +199,8 @@ def decide(
         ranks=plan.ranks,
         has_shard_ranges=lm_head is not None and lm_head.shard_ranges is not None,
         has_markov_head=markov is not None,
+        sharded_dflash=config.sharded_dflash,
+        has_base_logits=around.base_logits,
         mode=config.folded_sampling,
     )
     decision = asked(plan.group, facts)

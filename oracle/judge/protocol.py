@@ -162,6 +162,8 @@ FACTS = {
         "added_vocabulary": "int: added ids, outside the base vocabulary",
         "ranks": "int: tensor-parallel processes",
         "has_shard_ranges": "bool: the sharded head says which ids it holds",
+        "sharded_dflash": "'fold' or 'eager': the operator's rule for dflash over ranks",
+        "has_base_logits": "bool, dspark: the draft model offers its base logits",
         "has_markov_head": "bool, dspark",
         "mode": "'off', 'auto' or 'force': folding of sampling",
         "free_bytes": "int, or None where no device memory can run out",
