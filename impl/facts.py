@@ -9,7 +9,7 @@ from .config import Config
 from .gate import BuildFacts, Decision
 from .logits import BorrowedHead
 from .plan import Plan, Surroundings
-from .sampler import decide, layout_for
+from .sampler import decide, need_bytes
 
 WIDE = 8
 
@@ -44,6 +44,6 @@ def build_decision(facts: BuildFacts) -> Decision:
     if decision.fold != "sampled" or facts.free_bytes is None:
         return decision
     # The objects need other bytes than the facts say; the margin between free and need is kept.
-    need = layout_for(plan, weight, markov, "counter").nbytes()
+    need = need_bytes(plan, weight, markov, "counter")
     free = facts.free_bytes - facts.need_bytes + need
     return decide(*parts, replace(around, free_bytes=free))

@@ -1,4 +1,4 @@
-"""Builders: what real objects are refused for."""
+"""Builders: what real objects are refused for, and the bytes that the memory gate counts."""
 
 from dataclasses import replace
 
@@ -8,11 +8,13 @@ import torch
 from impl.assembly import assemble
 from impl.bias import MarkovHead
 from impl.config import Config
+from impl.epilogue import epilogue_bytes
 from impl.logits import BorrowedHead
 from impl.plan import Plan, Refusal, Surroundings
 from impl.proposal import Batch
 from impl.proposer import Proposer
-from impl.sampler import admit, decide
+from impl.sampler import DraftSampler, admit, decide, layout_for, need_bytes
+from impl.shapes import Shapes
 from impl.subject import GivenForward
 
 from .local_group import LocalGroup
@@ -64,6 +66,13 @@ def batch() -> Batch:
     hidden = torch.randn((2, K, D), generator=drawn).bfloat16()
     admitted = admit(torch.tensor([0.0, 1.0]), torch.tensor([V, V]))
     return Batch(hidden, torch.tensor([1, 12]), admitted)
+
+
+def tensors(holder: object) -> list[torch.Tensor]:
+    """Every tensor that an object holds, or that an object in it holds."""
+    if isinstance(holder, torch.Tensor):
+        return [holder]
+    return [found for part in vars(holder).values() for found in tensors(part)]
 
 
 def test_a_forward_without_base_logits_is_not_folded() -> None:
@@ -134,3 +143,39 @@ def test_ranks_with_other_words_raise() -> None:
         return str(caught.value)
 
     assert len(set(LocalGroup.together(2, body))) == 1
+
+
+@pytest.mark.parametrize("dialect", ["race", "counter"])
+def test_the_need_grows_by_the_bytes_of_the_epilogue(dialect: str) -> None:
+    """What the gate was asked about is what was allocated, the epilogue's tensors included."""
+    proposer = made("dspark", GivenForward(V), Config(noise=dialect))
+    assert isinstance(proposer.tail, DraftSampler)
+    epilogue = proposer.acceptor.epilogue
+    assert epilogue is not None
+    own = sum(tensor.nbytes for tensor in tensors(epilogue.held))
+    # Candidates, target logits, two lengths; five counts, committed tokens, and flags of one byte.
+    assert own == 4 * (8 * 3 + 4 * 3 * V + 8 + 8 + 5 * 8 + 8 * 3 + 1)
+    layout = proposer.tail.buffers.layout
+    assert proposer.tail.decision.need_bytes - layout.nbytes() == own
+    held = sum(buffer.tensor.nbytes for buffer in proposer.tail.buffers.all)
+    assert proposer.tail.decision.need_bytes == held + own
+    # Nothing static lies beside what is counted.
+    assert not [part for part in vars(epilogue).values() if isinstance(part, torch.Tensor)]
+
+
+@pytest.mark.parametrize(("spare", "fold"), [(0, "sampled"), (-1, "greedy")])
+def test_the_bytes_of_the_epilogue_decide(spare: int, fold: str) -> None:
+    """One byte less than buffers, epilogue and 1 GiB together is short."""
+    head, markov = weights()
+    layout = layout_for(PLAN, head, markov, "counter")
+    need = layout.nbytes() + epilogue_bytes(layout.shapes)
+    assert need == need_bytes(PLAN, head, markov, "counter")
+    around = Surroundings(object(), Config(), free_bytes=need + 2**30 + spare)
+    decision = decide("dspark", PLAN, BorrowedHead(head), markov, "counter", around)
+    assert (decision.fold, decision.need_bytes) == (fold, need)
+
+
+def test_large_sizes_are_counted_without_memory() -> None:
+    """Half a TiB of target logits is a number, not an allocation."""
+    shapes = Shapes(7, 2**17, 2**17, 64, 8, (2**17,))
+    assert epilogue_bytes(shapes) > 2**39
