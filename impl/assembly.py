@@ -21,7 +21,7 @@ from .noise import Noise
 from .plan import Plan, Refusal, Surroundings
 from .proposer import Proposer
 from .ranks import Seat, seat_for
-from .runner import Addresses, Forward, Runner
+from .runner import Addresses, Forward, Runner, offers_base_logits
 from .sampler import (
     DraftSampler,
     build_dflash_sampler,
@@ -86,7 +86,7 @@ def assemble(  # noqa: PLR0913  (what a proposer is made of)
     seat = _seated(plan, lm_head, config, seed)
     engine = find_engine(plan.device, config.engine)
     free = free_bytes(plan.device) if config.folded_sampling == "auto" else None
-    around = Surroundings(engine, config, free, restage)
+    around = Surroundings(engine, config, free, restage, offers_base_logits(forward))
     noise: Noise | None = None
     tail: DraftSampler | Refusal
     if markov is None:

@@ -94,7 +94,7 @@ class Layout:
         return (*parts, *self._heads())
 
     def nbytes(self) -> int:
-        """Bytes of all static buffers, in integers (the need of the memory gate)."""
+        """Bytes of all static buffers, in integers."""
         return sum(spec.nbytes for spec in self.specs())
 
     def for_rows(self, rows: int) -> "Layout":

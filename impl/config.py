@@ -15,6 +15,7 @@ CHOICES = {
     "DRAFTPROOF_FOLDED_SAMPLING": ("auto", "off", "force"),
     "DRAFTPROOF_GREEDY_DRAFT": ("0", "1"),
     "DRAFTPROOF_EAGER_DRAFT": ("0", "1"),
+    "DRAFTPROOF_SHARDED_DFLASH": ("fold", "eager"),
     "DRAFTPROOF_STRICT": ("0", "1"),
 }
 
@@ -38,6 +39,7 @@ class Config:
     folded_sampling   'auto', 'off' or 'force': may the tail hold the sampling buffers
     greedy_draft      True makes every DSPARK row draft its argmax, whatever it asks for
     eager_draft       True switches the folded DFLASH tail off
+    sharded_dflash    'fold' or 'eager': is the DFLASH tail folded over ranks
     strict            True compares the addresses of all static buffers before every replay
     """
 
@@ -48,6 +50,7 @@ class Config:
     folded_sampling: str = "auto"
     greedy_draft: bool = False
     eager_draft: bool = False
+    sharded_dflash: str = "fold"
     strict: bool = False
 
     @classmethod
@@ -67,6 +70,7 @@ class Config:
             folded_sampling=value["DRAFTPROOF_FOLDED_SAMPLING"],
             greedy_draft=value["DRAFTPROOF_GREEDY_DRAFT"] == "1",
             eager_draft=value["DRAFTPROOF_EAGER_DRAFT"] == "1",
+            sharded_dflash=value["DRAFTPROOF_SHARDED_DFLASH"],
             strict=value["DRAFTPROOF_STRICT"] == "1",
         )
 

@@ -4,6 +4,7 @@ It reads the drafts where the draft recording writes them, so it may be believed
 that came from a replay; the gate's accept table says when.
 """
 
+from dataclasses import dataclass, fields
 from functools import partial
 
 import torch
@@ -13,7 +14,54 @@ from .acceptance import Commit, accept_greedy
 from .buffers import Buffers
 from .graph.engine import Engine, Recording
 from .runner import WARM_UPS
+from .shapes import Shapes
 from .target import Target
+
+
+@dataclass(frozen=True)
+class Held:
+    """The static tensors of an epilogue, of the largest bucket.
+
+    candidates    [Bmax, K + 1] int64
+    target_logits [Bmax, K + 1, V] float32
+    verify_len    [Bmax] int64
+    prefix_len    [Bmax] int64
+    commit        what the accept writes
+    """
+
+    candidates: Tensor
+    target_logits: Tensor
+    verify_len: Tensor
+    prefix_len: Tensor
+    commit: Commit
+
+    @classmethod
+    def empty(cls, shapes: Shapes, device: torch.device) -> "Held":
+        """Allocate for the largest bucket, all zeros."""
+        top, wide = shapes.rows_max, shapes.drafts + 1
+
+        def zeros(*size: int, dtype: torch.dtype = torch.int64) -> Tensor:
+            return torch.zeros(size, dtype=dtype, device=device)
+
+        return cls(
+            candidates=zeros(top, wide),
+            target_logits=zeros(top, wide, shapes.vocabulary, dtype=torch.float32),
+            verify_len=zeros(top),
+            prefix_len=zeros(top),
+            commit=Commit.empty(top, shapes.drafts, device),
+        )
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all of them, in integers."""
+        own = (self.candidates, self.target_logits, self.verify_len, self.prefix_len)
+        written = (getattr(self.commit, field.name) for field in fields(self.commit))
+        return sum(tensor.nbytes for tensor in (*own, *written))
+
+
+def epilogue_bytes(shapes: Shapes) -> int:
+    """Bytes that an epilogue of these sizes will hold; allocates nothing."""
+    return Held.empty(shapes, torch.device("meta")).nbytes
 
 
 class VerifyEpilogue:
@@ -22,20 +70,15 @@ class VerifyEpilogue:
     engine  what records
     drafts  static buffers of the folded draft: its anchors and tokens are the candidates
 
-    Everything is allocated here.
+    Everything is allocated here, after the build decision, which counts it by `epilogue_bytes`.
     """
 
     def __init__(self, engine: Engine, drafts: Buffers) -> None:
         self.engine = engine
         self.drafts = drafts
         self.shapes = drafts.layout.shapes
-        top, wide, device = self.shapes.rows_max, self.shapes.drafts + 1, drafts["tokens"].device
-        size = (top, wide, self.shapes.vocabulary)
-        self.candidates = torch.zeros(top, wide, dtype=torch.int64, device=device)
-        self.target_logits = torch.zeros(size, dtype=torch.float32, device=device)
-        self.verify_len = torch.zeros(top, dtype=torch.int64, device=device)
-        self.prefix_len = torch.zeros(top, dtype=torch.int64, device=device)
-        self.commit = Commit.empty(top, wide - 1, device)
+        self.held = Held.empty(self.shapes, drafts["tokens"].device)
+        self.commit = self.held.commit
         self.recordings: dict[int, Recording] = {}
 
     def capture(self) -> None:
@@ -61,9 +104,9 @@ class VerifyEpilogue:
         bucket = self.shapes.bucket_for(rows)
         if bucket is None or bucket not in self.recordings:
             raise RuntimeError(f"{rows} rows; recordings exist for {sorted(self.recordings)}")
-        self.target_logits[:rows].copy_(target.logits)
-        _padded(self.verify_len, target.verify_len, bucket)
-        _padded(self.prefix_len, target.prefix_len, bucket)
+        self.held.target_logits[:rows].copy_(target.logits)
+        _padded(self.held.verify_len, target.verify_len, bucket)
+        _padded(self.held.prefix_len, target.prefix_len, bucket)
         self.recordings[bucket].replay()
         return bucket
 
@@ -77,11 +120,11 @@ class VerifyEpilogue:
         return sum(recording.replays for recording in self.recordings.values())
 
     def _accept(self, rows: int) -> None:
-        candidates = self.candidates[:rows]
+        held, candidates = self.held, self.held.candidates[:rows]
         candidates[:, 0].copy_(self.drafts["anchor"][:rows])
         candidates[:, 1:].copy_(self.drafts["tokens"][:rows])
-        target = self.target_logits[:rows].flatten(0, 1)
-        lengths = (self.verify_len[:rows], self.prefix_len[:rows])
+        target = held.target_logits[:rows].flatten(0, 1)
+        lengths = (held.verify_len[:rows], held.prefix_len[:rows])
         accept_greedy(candidates, target, *lengths, self.commit.rows(rows))
 
 

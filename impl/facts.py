@@ -10,7 +10,7 @@ from .gate import BuildFacts, Decision
 from .logits import BorrowedHead
 from .plan import Plan, Surroundings
 from .ranks import seat_for
-from .sampler import decide, layout_for
+from .sampler import decide, need_bytes
 from .shards import Group, even_ranges
 
 WIDE = 8
@@ -44,14 +44,16 @@ def build_decision(facts: BuildFacts, group: Group | None = None) -> Decision:
         folded_sampling=facts.mode.lower(),
         folded_proposal=not facts.switched_off,
         eager_draft=facts.switched_off,
+        sharded_dflash=facts.sharded_dflash,
     )
-    around = Surroundings(object() if facts.engine_available else None, config)
+    engine = object() if facts.engine_available else None
+    around = Surroundings(engine, config, base_logits=facts.has_base_logits)
     parts = (facts.family, plan, head if facts.has_head else None, markov, "counter")
     decision = decide(*parts, around)
     if decision.fold != "sampled" or facts.free_bytes is None:
         return decision
     # The objects need other bytes than the facts say; the margin between free and need is kept.
     seat = seat_for(group, facts.ranks, head)
-    need = layout_for(plan, weight, markov, "counter", seat).nbytes()
+    need = need_bytes(plan, weight, markov, "counter", seat)
     free = facts.free_bytes - facts.need_bytes + need
     return decide(*parts, replace(around, free_bytes=free))

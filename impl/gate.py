@@ -33,7 +33,8 @@ class BuildFacts:
     """Facts about a sampler before it is captured.
 
     family 'dflash' or 'dspark'; weight_dtype a dtype name or None; mode 'auto', 'off' or 'force';
-    free_bytes None where there is no device memory to run out of
+    free_bytes None where there is no device memory to run out of; sharded_dflash 'fold' or 'eager':
+    what the operator wants of dflash over ranks; has_base_logits: of the draft model, for dspark
     """
 
     family: str
@@ -49,6 +50,8 @@ class BuildFacts:
     ranks: int
     has_shard_ranges: bool
     has_markov_head: bool
+    sharded_dflash: str
+    has_base_logits: bool
     mode: str = "auto"
     free_bytes: int | None = None
     need_bytes: int = 0
@@ -86,11 +89,18 @@ BUILD: tuple[tuple[str, Callable[[BuildFacts], bool]], ...] = (
         "vocabulary larger than the output head",
         lambda facts: facts.vocabulary > facts.stored_rows,
     ),
+    (
+        "sharded dflash kept eager",
+        lambda facts: (
+            facts.family == "dflash" and facts.ranks > 1 and facts.sharded_dflash == "eager"
+        ),
+    ),
     ("added vocabulary", lambda facts: facts.added_vocabulary != 0),
     (
         "sharded output head without ranges",
         lambda facts: facts.ranks > 1 and not facts.has_shard_ranges,
     ),
+    ("no base logits", lambda facts: facts.family == "dspark" and not facts.has_base_logits),
     ("no markov head", lambda facts: facts.family == "dspark" and not facts.has_markov_head),
 )
 
@@ -115,10 +125,14 @@ ACCEPT: tuple[tuple[str, Callable[[AcceptFacts], bool]], ...] = (
 def build(facts: BuildFacts) -> Decision:
     """Decide whether a tail is folded, and whether it holds the sampling buffers.
 
-    ValueError: a family or a mode that does not exist.
+    ValueError: a family, a rule for sharded dflash or a mode that does not exist.
     """
     if facts.family not in ("dflash", "dspark"):
         raise ValueError(f"the family is {facts.family!r}; it should be 'dflash' or 'dspark'")
+    if facts.sharded_dflash not in ("fold", "eager"):
+        raise ValueError(
+            f"sharded dflash is {facts.sharded_dflash!r}; it should be 'fold' or 'eager'"
+        )
     for reason, refuses in BUILD:
         if refuses(facts):
             return Decision("eager", reason)

@@ -53,9 +53,11 @@ class Surroundings:
     config      the environment, parsed
     free_bytes  free device memory; None where it is no limit
     restage     maps the chosen stages to those to use
+    base_logits whether the draft model offers base logits to a recording
     """
 
     engine: object | None
     config: Config
     free_bytes: int | None = None
     restage: Callable[[Stages], Stages] = lambda stages: stages
+    base_logits: bool = True

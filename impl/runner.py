@@ -28,6 +28,8 @@ class Forward(Protocol):
     """A draft forward over static buffers.
 
     mask_token  the id that stands for a token to be drafted
+
+    `base_logits`, optional: see `offers_base_logits`.
     """
 
     mask_token: int
@@ -37,6 +39,15 @@ class Forward(Protocol):
 
     def __call__(self, buffers: Buffers, rows: int) -> object:
         """Return the hidden states [rows * Q, D] of the first `rows` rows of the buffers."""
+
+
+def offers_base_logits(forward: Forward) -> bool:
+    """Say whether a recording can make base logits from the hidden states of a draft forward.
+
+    A forward that cannot serve one has the attribute `base_logits = False`; an eager block still
+    asks the borrowed output head. Without the attribute the head serves the recording too.
+    """
+    return bool(getattr(forward, "base_logits", True))
 
 
 def run_block(buffers: Buffers, forward: Forward, hooks: Sequence[Hook], rows: int) -> object:

@@ -13,6 +13,7 @@ from torch import Tensor
 from .bias import MarkovHead
 from .buffers import Buffers, Layout
 from .draft import DflashDraft, Draft, DsparkDraft
+from .epilogue import epilogue_bytes
 from .gate import BuildFacts, Decision
 from .logits import BorrowedHead, OutputHead
 from .noise import CounterNoise, Noise, RaceNoise
@@ -146,6 +147,17 @@ def layout_for(
     return layout if seat is None else seat.layout(layout)
 
 
+def need_bytes(
+    plan: Plan, weight: Tensor, markov: MarkovHead | None, dialect: str, seat: Seat | None = None
+) -> int:
+    """Bytes of all static tensors of a sampler: its buffers, and those of its verify epilogue.
+
+    The epilogue is allocated after the decision, but free memory is measured before it.
+    """
+    layout = layout_for(plan, weight, markov, dialect, seat)
+    return layout.nbytes() + epilogue_bytes(layout.shapes)
+
+
 def draft_for(
     plan: Plan,
     shapes: Shapes,
@@ -199,6 +211,8 @@ def decide(
         ranks=plan.ranks,
         has_shard_ranges=lm_head is not None and lm_head.shard_ranges is not None,
         has_markov_head=markov is not None,
+        sharded_dflash=config.sharded_dflash,
+        has_base_logits=around.base_logits,
         mode=config.folded_sampling,
     )
     decision = asked(plan.group, facts)
@@ -208,7 +222,7 @@ def decide(
     if decision.fold != "sampled" or weight is None:
         return decision
     # Memory is the last row of the table: its need is known only for a sampler that could exist.
-    need = layout_for(plan, weight, markov, dialect, seat).nbytes()
+    need = need_bytes(plan, weight, markov, dialect, seat)
     return asked(plan.group, replace(facts, free_bytes=around.free_bytes, need_bytes=need))
 
 

@@ -1,6 +1,8 @@
 """Every DRAFTPROOF_ variable: default, each allowed value, a bad value, an unknown name."""
 
 import dataclasses
+import re
+from pathlib import Path
 
 import pytest
 
@@ -68,3 +70,12 @@ def test_a_record_cannot_be_changed() -> None:
     """A parsed environment is frozen."""
     with pytest.raises(dataclasses.FrozenInstanceError):
         setattr(Config(), "noise", "race")  # noqa: B010  (an assignment is a type error)
+
+
+@pytest.mark.parametrize("name", CHOICES)
+def test_the_readme_lists_the_values(name: str) -> None:
+    """Every variable has its row, with the allowed values in order, the default first."""
+    text = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+    row = re.search(rf"^\| `{name}` \| (?P<values>[^|:]*?)(:.*)? \|$", text, re.MULTILINE)
+    assert row is not None
+    assert tuple(row["values"].split(", ")) == CHOICES[name]

@@ -1,6 +1,8 @@
 """The three tables: both sides equal on every finite combination, monotone in memory."""
 
+import re
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,7 +33,7 @@ def folded_answer(facts: dict[str, Any]) -> tuple[str, str]:
 
 
 def test_build_agrees_on_every_finite_combination() -> None:
-    """All truth values, dtypes, families and modes: 24,576 questions."""
+    """All truth values, dtypes, families, modes and rules over ranks: 73,728 questions."""
     asked = 0
     names = (
         "switched_off",
@@ -39,25 +41,28 @@ def test_build_agrees_on_every_finite_combination() -> None:
         "has_head",
         "has_weight",
         "has_shard_ranges",
+        "has_base_logits",
         "has_markov_head",
     )
+    others = {
+        "family": ("dflash", "dspark"),
+        "mode": ("off", "auto", "force"),
+        "weight_dtype": DTYPES,
+        "drafts": (0, 3),
+        "added_vocabulary": (0, 2),
+        "ranks": (1, 2),
+        "sharded_dflash": ("fold", "eager"),
+    }
     for bits in product(BOOLS, repeat=len(names)):
-        for family, mode, dtype, drafts, added, ranks in product(
-            ("dflash", "dspark"), ("off", "auto", "force"), DTYPES, (0, 3), (0, 2), (1, 2)
-        ):
+        for values in product(*others.values()):
             facts = {
                 **OPEN_BUILD,
                 **dict(zip(names, bits, strict=True)),
-                "family": family,
-                "mode": mode,
-                "weight_dtype": dtype,
-                "drafts": drafts,
-                "added_vocabulary": added,
-                "ranks": ranks,
+                **dict(zip(others, values, strict=True)),
             }
             asked += 1
             assert folded_answer({"table": "build", **facts}) == gate.build(facts), facts
-    assert asked == 2**6 * 2 * 3 * 6 * 8
+    assert asked == 2**7 * 2 * 3 * 6 * 2**4
 
 
 @pytest.mark.parametrize("family", ["dflash", "dspark"])
@@ -107,3 +112,52 @@ def test_an_unknown_mode_is_an_error() -> None:
     """A typing mistake must not decide."""
     with pytest.raises(ValueError, match="mode is 'atuo'"):
         gate.sampling("atuo", None, 0)
+
+
+@pytest.mark.parametrize("family", ["dflash", "dspark"])
+def test_an_unknown_rule_over_ranks_is_an_error(family: str) -> None:
+    """On either side, even where another row would have decided."""
+    facts = {**OPEN_BUILD, "family": family, "sharded_dflash": "eagre", "switched_off": True}
+    with pytest.raises(ValueError, match="sharded_dflash is 'eagre'"):
+        gate.build(facts)
+    with pytest.raises(ValueError, match="sharded dflash is 'eagre'"):
+        folded_answer({"table": "build", **facts})
+
+
+@pytest.mark.parametrize(
+    ("family", "change", "reason"),
+    [
+        ("dflash", {"ranks": 2, "sharded_dflash": "eager"}, "sharded dflash kept eager"),
+        ("dflash", {"ranks": 1, "sharded_dflash": "eager"}, "folded"),
+        ("dflash", {"ranks": 2, "sharded_dflash": "fold"}, "folded"),
+        ("dspark", {"ranks": 2, "sharded_dflash": "eager"}, "folded"),
+        ("dspark", {"has_base_logits": False}, "no base logits"),
+        ("dspark", {"has_base_logits": False, "has_markov_head": False}, "no base logits"),
+        ("dflash", {"has_base_logits": False}, "folded"),
+    ],
+)
+def test_rows_of_one_family_leave_the_other_alone(
+    family: str, change: dict[str, Any], reason: str
+) -> None:
+    """What a row says, and where it has nothing to say, on both sides."""
+    facts = {"table": "build", **OPEN_BUILD, "family": family, **change}
+    assert folded_answer(facts)[1] == gate.build(facts)[1] == reason
+
+
+def test_the_judge_asks_for_every_row_of_the_build_table() -> None:
+    """No reason can be lost from a subject's table without a question that misses it."""
+    asked = [facts for family in ("dflash", "dspark") for facts in questions(family)]
+    given = {gate.build(facts)[1] for facts in asked if facts["table"] == "build"}
+    assert {reason for reason, _ in folded.BUILD} <= given
+
+
+@pytest.mark.parametrize("table", ["build", "step", "accept"])
+def test_the_readme_lists_the_reasons_in_order(table: str) -> None:
+    """The row of a table names its reasons as the code has them, up to what follows them."""
+    text = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+    row = re.search(rf"^\| {table} \| (?P<reasons>.*) \|$", text, re.MULTILINE)
+    assert row is not None
+    named = [re.sub(r" \(.*\)$", "", part) for part in row["reasons"].split(" · ")]
+    rows = [reason for reason, _ in getattr(folded, table.upper())]
+    assert named[: len(rows)] == rows
+    assert named[-1] == "folded"

@@ -124,6 +124,8 @@ FACTS = st.fixed_dictionaries(
         "added_vocabulary": st.integers(0, 2),
         "ranks": st.integers(1, 2),
         "has_shard_ranges": st.booleans(),
+        "sharded_dflash": st.sampled_from(["fold", "eager"]),
+        "has_base_logits": st.booleans(),
         "has_markov_head": st.booleans(),
         "mode": st.sampled_from(["off", "auto", "force"]),
         "free_bytes": st.none() | st.integers(0, 2**34),

@@ -113,8 +113,7 @@ ABILITIES = {
     " before the first block: folded False, replays 0, bucket 0",
     "BUFFERS": "buffers() -> {name: {tensor, role, pad, rows}}, see ROLES and PADS",
     "NOISE": "noise_state() -> see NOISE_STATE; reseed(seed: int)",
-    "EAGER": "eager(inputs) -> OUTPUTS: the same block outside the recording, same noise state;"
-    " what was loaded stays loaded",
+    "EAGER": "eager(inputs) -> OUTPUTS: a block outside the recording; what was loaded stays",
     "WEIGHTS": "reweight(weights: {'head', 'w1', ...: tensor}): copied into the weights in use",
     "HEADS": "serves markov 'gated' and 'rnn', and mup",
     "CONFIDENCE": "serves confidence_weight and then returns the confidence fields",
@@ -134,9 +133,8 @@ VERBS = {
     "GATES": ("gate",),
 }
 
-# input: written by load. parameter: sampling parameters, written by load. noise: redrawn in the
-# recording. scratch: written and read within one replay. output: written by the replay, then read.
-# state: carried from replay to replay (a counter); it is never poisoned.
+# input, parameter: written by load. noise: redrawn in the recording. scratch: used within a replay.
+# output: written by the replay, then read. state: carried on (a counter); never poisoned.
 ROLES = ("input", "parameter", "noise", "scratch", "output", "state")
 
 # What pad rows (B <= row < Bp) hold after a load and a replay. neutral: the value in NEUTRAL,
@@ -164,6 +162,8 @@ FACTS = {
         "added_vocabulary": "int: added ids, outside the base vocabulary",
         "ranks": "int: tensor-parallel processes",
         "has_shard_ranges": "bool: the sharded head says which ids it holds",
+        "sharded_dflash": "'fold' or 'eager': the operator's rule for dflash over ranks",
+        "has_base_logits": "bool, dspark: the draft model offers its base logits",
         "has_markov_head": "bool, dspark",
         "mode": "'off', 'auto' or 'force': folding of sampling",
         "free_bytes": "int, or None where no device memory can run out",

@@ -12,8 +12,10 @@ Decision = tuple[str, str]
 def build(facts: Mapping[str, Any]) -> Decision:
     """Decide whether a tail is folded into the recording, and how much of it.
 
-    Returns (fold, reason), fold being 'eager', 'greedy' (argmax only) or 'sampled'.
+    Returns (fold, reason), fold being 'eager', 'greedy' (argmax only) or 'sampled'. ValueError: a
+    word of the operator that does not exist.
     """
+    dspark = facts["family"] == "dspark"
     rows = (
         (facts["switched_off"], "switched off"),
         (not facts["engine_available"], "no capture engine"),
@@ -23,19 +25,29 @@ def build(facts: Mapping[str, Any]) -> Decision:
         (not facts["has_weight"], "output head has no dense weight"),
         (facts["weight_dtype"] not in DENSE, "quantized output head"),
         (facts["vocabulary"] > facts["stored_rows"], "vocabulary larger than the output head"),
+        (stays_eager(facts) and not dspark, "sharded dflash kept eager"),
         (facts["added_vocabulary"] != 0, "added vocabulary"),
         (
             facts["ranks"] > 1 and not facts["has_shard_ranges"],
             "sharded output head without ranges",
         ),
-        (facts["family"] == "dspark" and not facts["has_markov_head"], "no markov head"),
+        (dspark and not facts["has_base_logits"], "no base logits"),
+        (dspark and not facts["has_markov_head"], "no markov head"),
     )
     for applies, reason in rows:
         if applies:
             return "eager", reason
-    if facts["family"] == "dflash":
+    if not dspark:
         return "greedy", "folded"
     return sampling(facts["mode"], facts["free_bytes"], facts["need_bytes"])
+
+
+def stays_eager(facts: Mapping[str, Any]) -> bool:
+    """Say whether the operator keeps a DFLASH head out of the recording, as it is over ranks."""
+    word = facts["sharded_dflash"]
+    if word not in ("fold", "eager"):
+        raise ValueError(f"sharded_dflash is {word!r}, required: 'fold' or 'eager'")
+    return bool(word == "eager" and facts["ranks"] > 1)
 
 
 def sampling(mode: str, free_bytes: int | None, need_bytes: int) -> Decision:

@@ -37,6 +37,13 @@ def test_an_assembled_proposer_folds_over_ranks(
     assert [rank[f"assembled {family}{split}"] for rank in seen] == [[]] * RANKS
 
 
+def test_the_old_rule_keeps_dflash_over_ranks_eager(seen: list[dict[str, Any]]) -> None:
+    """One rank alone folds under it; two draft the same tokens outside a recording."""
+    reasons = ["folded", "sharded dflash kept eager"]
+    expected = {"folded": [True, False], "reasons": reasons, "differences": []}
+    assert [rank["kept eager"] for rank in seen] == [expected] * RANKS
+
+
 @pytest.mark.parametrize("how", ["eager", "recorded"])
 @pytest.mark.parametrize("planted", ["local_seed", "wrong_offset"])
 def test_a_planted_fault_is_noticed_on_every_rank(

@@ -31,6 +31,7 @@ from tests.sharding import Case, Ranges, case, differences, load, rank_parts, re
 from tests.strategies import Shape
 
 V, SEED, BLOCKS = 13, 21, 3
+PLAIN = Config(engine="emulator")
 SPLITS: dict[str, Ranges] = {
     "uneven": ((0, 4), (4, V)),
     "last empty": ((0, V), (V, V)),
@@ -144,7 +145,13 @@ def proposals(family: str, ranges: Ranges, group: ProcessGroup) -> list[str]:
     return found
 
 
-def proposer(family: str, group: ProcessGroup | None, ranges: Ranges, seed: int = SEED) -> Proposer:
+def proposer(
+    family: str,
+    group: ProcessGroup | None,
+    ranges: Ranges,
+    seed: int = SEED,
+    config: Config = PLAIN,
+) -> Proposer:
     """Assemble a proposer of the emulator, over the ranks of a group or on one."""
     start = drawn(family, FOLD[family], 0)
     plan = Plan(3, V, (2, 5), sample_from_anchor=False)
@@ -154,7 +161,24 @@ def proposer(family: str, group: ProcessGroup | None, ranges: Ranges, seed: int 
         first, last = ranges[group.rank]
         head = BorrowedHead(start.weight[first:last].clone(), shard_ranges=ranges)
     markov = start.markov if family == "dspark" else None
-    return assemble(plan, head, markov, GivenForward(V), Config(engine="emulator"), seed)
+    return assemble(plan, head, markov, GivenForward(V), config, seed)
+
+
+def kept_eager(group: ProcessGroup) -> dict[str, Any]:
+    """How ranks draft under the old rule of dflash, and what differs from a folded whole head."""
+    given, config = drawn("dflash", "greedy", 1), replace(PLAIN, sharded_dflash="eager")
+    hidden = given.hidden.view(5, -1, given.shape.hidden)
+    batch = Batch(hidden, given.anchor, admit(given.heat, given.top_k))
+    lone, shared = (
+        proposer("dflash", part, SPLITS["uneven"], config=config) for part in (None, group)
+    )
+    one, two = (vars(made.propose(batch)) for made in (lone, shared))
+    paths = (lone.path(), shared.path())
+    return {
+        "folded": [path["folded"] for path in paths],
+        "reasons": [path["reason"] for path in paths],
+        "differences": differences(*({"tokens": block["tokens"]} for block in (one, two))),
+    }
 
 
 def seed_of_its_own(group: ProcessGroup) -> str:
@@ -188,7 +212,7 @@ def main(folder: Path) -> None:
     distributed.init_process_group("gloo")
     group = ProcessGroup()
     seen: dict[str, Any] = {"gate": gate_answer(group), "seed": seed_of_its_own(group)}
-    seen["disagreement"] = disagreement(group)
+    seen |= {"disagreement": disagreement(group), "kept eager": kept_eager(group)}
     for how in ("eager", "recorded"):
         for name, ranges in SPLITS.items():
             for family, fold in FOLDS:

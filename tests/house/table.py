@@ -85,7 +85,7 @@ TABLE = {
     "impl/coins.py": "torch .noise",
     "impl/acceptance.py": "torch .residual",
     "impl/target.py": "torch .acceptance",
-    "impl/epilogue.py": "torch .acceptance .buffers .runner .target .graph.engine",
+    "impl/epilogue.py": "torch .shapes .acceptance .buffers .runner .target .graph.engine",
     "impl/acceptor.py": "torch .gate .noise .acceptance .claim .coins .epilogue .filters .target",
     "impl/shards.py": "torch torch.distributed .choice",
     "impl/ranks.py": "torch .gate .shapes .buffers .stages .draft .shards .logits .bias .noise",
@@ -96,7 +96,7 @@ TABLE = {
     "impl/proposal.py": "torch .sampler",
     "impl/sampler.py": "torch .plan .shapes .config .gate .buffers .stages .draft .logits "
     ".bias .noise "
-    ".confidence .shards .ranks",
+    ".confidence .epilogue .shards .ranks",
     "impl/runner.py": "torch .shapes .buffers .noise .graph .graph.engine",
     "impl/proposer.py": "torch .plan .proposal .shapes .config .gate .buffers .stages .draft "
     ".logits .bias .noise "

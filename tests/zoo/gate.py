@@ -1,4 +1,4 @@
-"""A decision that folds when it must not."""
+"""Decisions that fold when they must not."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -20,9 +20,24 @@ class TestsForFloats(Wrapped):
         return answer
 
 
+class TakesBaseLogitsForGranted(Wrapped):
+    """Never asks whether the draft model offers its base logits."""
+
+    def gate(self, facts: Mapping[str, Any]) -> Mapping[str, str]:
+        """Ask the real gate about a model that offers them, whichever it is."""
+        changed = {"has_base_logits": True} if facts["table"] == "build" else {}
+        answer: Mapping[str, str] = self.inside.gate({**facts, **changed})
+        return answer
+
+
 def folds_fp8_head(setting: Mapping[str, Any]) -> Any:
     """The gate tests whether the weight is a floating-point tensor, and fp8 is one."""
     return TestsForFloats(factory(setting))
+
+
+def folds_without_base_logits(setting: Mapping[str, Any]) -> Any:
+    """The gate builds a DSPARK tail over whatever model there is."""
+    return TakesBaseLogitsForGranted(factory(setting))
 
 
 SPECIMENS = (
@@ -33,6 +48,18 @@ SPECIMENS = (
         "passes, is folded, and its product fails or is wrong inside the recording.",
         "sgl-project/sglang#35288",
         ("dflash", "none"),
+        "gates",
+        "equality",
+        "one question",
+    ),
+    Specimen(
+        "folds_without_base_logits",
+        "tests.zoo.gate",
+        "The gate takes it for granted that the base logits of the draft model can be made "
+        "inside the recording. Where they cannot, the tail is built all the same, and the server "
+        "dies in the capture instead of drafting eagerly with a reason.",
+        "sgl-project/sglang#34742",
+        ("dspark", "counter"),
         "gates",
         "equality",
         "one question",
