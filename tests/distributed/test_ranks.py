@@ -1,6 +1,7 @@
 """Two processes that share a vocabulary read the tokens of one that holds it whole."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,13 +12,26 @@ PATIENCE = 120
 SOUND = 2 * 3 * 3
 
 
-@pytest.fixture(scope="module")
-def seen(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+def ranks_of(folder: Path, device: str) -> list[dict[str, Any]]:
     """What every rank saw, from one run of torchrun."""
-    folder = tmp_path_factory.mktemp("ranks")
-    run = torchrun("-m", "tests.distributed.worker", str(folder), patience=PATIENCE)
+    run = torchrun("-m", "tests.distributed.worker", str(folder), device, patience=PATIENCE)
     assert run.returncode == 0, run.stderr[-4000:]
     return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(RANKS)]
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """What both ranks saw on CPUs."""
+    return ranks_of(tmp_path_factory.mktemp("ranks"), "cpu")
+
+
+@pytest.mark.multi_gpu
+def test_graphs_over_nccl_have_the_bits_of_one_gpu(tmp_path: Path) -> None:
+    """Collectives inside CUDA graphs: uneven and empty shards, replays and eager blocks in turn."""
+    for rank in ranks_of(tmp_path, "cuda"):
+        found = {key: value for key, value in rank.items() if key.startswith("assembled")}
+        assert len(found) == 6
+        assert {key: value for key, value in found.items() if value} == {}
 
 
 def test_every_rank_has_the_bits_of_the_unsharded_run(seen: list[dict[str, Any]]) -> None:
@@ -28,13 +42,13 @@ def test_every_rank_has_the_bits_of_the_unsharded_run(seen: list[dict[str, Any]]
         assert {key: value for key, value in sound.items() if value} == {}
 
 
-@pytest.mark.parametrize("split", ["", " empty"])
+@pytest.mark.parametrize("split", ["uneven", "last empty", "first empty"])
 @pytest.mark.parametrize("family", ["dspark", "dflash"])
 def test_an_assembled_proposer_folds_over_ranks(
     seen: list[dict[str, Any]], family: str, split: str
 ) -> None:
     """Replays and eager blocks in turn, over two buckets, equal those of a whole head."""
-    assert [rank[f"assembled {family}{split}"] for rank in seen] == [[]] * RANKS
+    assert [rank[f"assembled {family} {split}"] for rank in seen] == [[]] * RANKS
 
 
 def test_the_old_rule_keeps_dflash_over_ranks_eager(seen: list[dict[str, Any]]) -> None:

@@ -46,20 +46,25 @@ def test_two_ranks_are_one_sampler(tmp_path: Path) -> None:
     assert f"{len(cases)} histories judged" in judged.stdout
 
 
-@pytest.fixture(scope="module")
-def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, list[list[str]]]]:
+Answers = dict[str, dict[str, list[list[str]]]]
+
+
+@pytest.fixture(
+    scope="module",
+    params=["emulator", pytest.param("cuda", marks=pytest.mark.multi_gpu)],
+)
+def answers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Answers:
     """What both ranks answered about every fault, from one run of torchrun."""
     path = tmp_path_factory.mktemp("faults") / "answers.json"
-    run = torchrun("-m", "tests.distributed.zoo_worker", str(path), patience=PATIENCE)
+    command = ("-m", "tests.distributed.zoo_worker", str(path), request.param)
+    run = torchrun(*command, patience=PATIENCE)
     assert run.returncode == 0, run.stderr[-4000:]
-    found: dict[str, dict[str, list[list[str]]]] = json.loads(path.read_text())
+    found: Answers = json.loads(path.read_text())
     return found
 
 
 @pytest.mark.parametrize("specimen", SHARED, ids=lambda specimen: specimen.id)
-def test_a_fault_of_ranks_is_killed(
-    specimen: Specimen, answers: dict[str, dict[str, list[list[str]]]]
-) -> None:
+def test_a_fault_of_ranks_is_killed(specimen: Specimen, answers: Answers) -> None:
     """The check of ranks is violated and says on which rank; its blind check holds."""
     seen = answers[specimen.id]
     killed = [reason for verdict, reason in seen[specimen.killed_by] if verdict == "violated"]

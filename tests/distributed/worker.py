@@ -1,6 +1,7 @@
 """What each rank runs: blocks over shards, eager and recorded, beside the unsharded block.
 
 Writes what it saw to RANK.json in the folder it is given: per scenario the results that differ.
+A second argument 'cuda' assembles proposers on one GPU a rank, over NCCL and inside CUDA graphs.
 """
 
 import json
@@ -11,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import distributed
 
 from impl import gate, ranks
 from impl.assembly import assemble
@@ -27,11 +27,13 @@ from impl.sampler import admit
 from impl.shards import Group, ProcessGroup, Shard, ShardedChoice, agree
 from impl.subject import GivenForward
 from oracle.judge.checks.gates import OPEN_BUILD
+from oracle.judge.merge import enter
 from tests.sharding import Case, Ranges, case, differences, load, rank_parts, results, whole
 from tests.strategies import Shape
 
 V, SEED, BLOCKS = 13, 21, 3
 PLAIN = Config(engine="emulator")
+DEVICES = {"emulator": "cpu", "cuda": "cuda"}
 SPLITS: dict[str, Ranges] = {
     "uneven": ((0, 4), (4, V)),
     "last empty": ((0, V), (V, V)),
@@ -125,17 +127,26 @@ def mismatches(family: str, fold: str, ranges: Ranges, parts: Parts, how: str) -
     return found
 
 
-def proposals(family: str, ranges: Ranges, group: ProcessGroup) -> list[str]:
+def batch_of(given: Case, rows: int, device: str) -> Batch:
+    """The first rows of a case as a batch on a device."""
+    hidden = given.hidden.view(5, -1, given.shape.hidden)
+    parts = (hidden, given.anchor, given.heat, given.top_k)
+    hidden, anchor, heat, top_k = (part[:rows].to(device) for part in parts)
+    return Batch(hidden, anchor, admit(heat, top_k))
+
+
+def proposals(
+    family: str, ranges: Ranges, group: ProcessGroup, config: Config = PLAIN
+) -> list[str]:
     """Assemble proposers over the ranks and on one, and list what differs between their blocks.
 
     Batches shrink and grow over two buckets, and one block in three is drafted eagerly.
     """
-    lone, shared = (proposer(family, part, ranges) for part in (None, group))
+    lone, shared = (proposer(family, part, ranges, config=config) for part in (None, group))
     found = []
-    for number, rows in enumerate((5, 2, 3, 4)):
+    for number, rows in enumerate((5, 2, 3, 4, 5, 1)):
         given = drawn(family, FOLD[family], number)
-        hidden = given.hidden.view(5, -1, given.shape.hidden)[:rows]
-        batch = Batch(hidden, given.anchor[:rows], admit(given.heat[:rows], given.top_k[:rows]))
+        batch = batch_of(given, rows, DEVICES[config.engine])
         eager = number % 3 == 2
         one, two = (made.eager(batch) if eager else made.propose(batch) for made in (lone, shared))
         found += [f"block {number}: folded {two.folded}"] * (two.folded == eager)
@@ -152,23 +163,25 @@ def proposer(
     seed: int = SEED,
     config: Config = PLAIN,
 ) -> Proposer:
-    """Assemble a proposer of the emulator, over the ranks of a group or on one."""
-    start = drawn(family, FOLD[family], 0)
-    plan = Plan(3, V, (2, 5), sample_from_anchor=False)
-    head = BorrowedHead(start.weight)
+    """Assemble a proposer of the config's engine, over the ranks of a group or on one."""
+    start, device = drawn(family, FOLD[family], 0), DEVICES[config.engine]
+    plan = Plan(3, V, (2, 5), sample_from_anchor=False, device=torch.device(device))
+    weight = start.weight.to(device)
+    head = BorrowedHead(weight)
     if group is not None:
         plan = replace(plan, ranks=group.size, group=group)
         first, last = ranges[group.rank]
-        head = BorrowedHead(start.weight[first:last].clone(), shard_ranges=ranges)
-    markov = start.markov if family == "dspark" else None
+        head = BorrowedHead(weight[first:last].clone(), shard_ranges=ranges)
+    whole = start.markov
+    placed = replace(whole, w1=whole.w1.to(device), w2=whole.w2.to(device))
+    markov = placed if family == "dspark" else None
     return assemble(plan, head, markov, GivenForward(V), config, seed)
 
 
 def kept_eager(group: ProcessGroup) -> dict[str, Any]:
     """How ranks draft under the old rule of dflash, and what differs from a folded whole head."""
     given, config = drawn("dflash", "greedy", 1), replace(PLAIN, sharded_dflash="eager")
-    hidden = given.hidden.view(5, -1, given.shape.hidden)
-    batch = Batch(hidden, given.anchor, admit(given.heat, given.top_k))
+    batch = batch_of(given, 5, "cpu")
     lone, shared = (
         proposer("dflash", part, SPLITS["uneven"], config=config) for part in (None, group)
     )
@@ -206,11 +219,8 @@ def disagreement(group: ProcessGroup) -> str:
     return "nobody noticed"
 
 
-def main(folder: Path) -> None:
-    """Run every scenario on this rank and write what was seen."""
-    torch.set_num_threads(1)
-    distributed.init_process_group("gloo")
-    group = ProcessGroup()
+def blocks(group: ProcessGroup) -> dict[str, Any]:
+    """Every scenario on CPUs."""
     seen: dict[str, Any] = {"gate": gate_answer(group), "seed": seed_of_its_own(group)}
     seen |= {"disagreement": disagreement(group), "kept eager": kept_eager(group)}
     for how in ("eager", "recorded"):
@@ -221,12 +231,30 @@ def main(folder: Path) -> None:
         for planted in (local_seed, wrong_offset):
             key = f"{how} {planted.__name__}"
             seen[key] = mismatches("dspark", "sampled", SPLITS["uneven"], planted, how)
-    for family in FOLD:
-        seen[f"assembled {family}"] = proposals(family, SPLITS["uneven"], group)
-        seen[f"assembled {family} empty"] = proposals(family, SPLITS["first empty"], group)
-    (folder / f"{group.rank}.json").write_text(json.dumps(seen))
-    distributed.destroy_process_group()
+    return seen
+
+
+def assembled(group: ProcessGroup, config: Config) -> dict[str, Any]:
+    """Proposers over the ranks beside one that holds the whole head, by family and split."""
+    return {
+        f"assembled {family} {name}": proposals(family, ranges, group, config)
+        for family in FOLD
+        for name, ranges in SPLITS.items()
+    }
+
+
+def main(folder: Path, device: str = "cpu") -> None:
+    """Run every scenario on this rank and write what was seen."""
+    torch.set_num_threads(1)
+    world = enter(device)
+    group = ProcessGroup()
+    if device == "cuda":
+        seen = {"gate": gate_answer(group)} | assembled(group, Config(engine="cuda"))
+    else:
+        seen = blocks(group) | assembled(group, PLAIN)
+    (folder / f"{world.rank}.json").write_text(json.dumps(seen))
+    world.leave()
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), *sys.argv[2:])

@@ -1,6 +1,7 @@
 """What each rank runs: every fault of ranks, judged by its check and by the one that is blind.
 
-Rank 0 writes {specimen: {check: [[verdict, reason], ...]}} to the file it is given.
+Rank 0 writes {specimen: {check: [[verdict, reason], ...]}} to the file it is given; the engine
+is the second argument.
 """
 
 import json
@@ -20,9 +21,9 @@ from tests.zoo.specimen import Specimen
 Seen = dict[str, list[tuple[str, str]]]
 
 
-def seen(specimen: Specimen, world: World) -> Seen:
+def seen(specimen: Specimen, world: World, engine: str) -> Seen:
     """Verdicts and reasons of all ranks, by check."""
-    trial = Trial(load_factory(specimen.subject), context(), world=world)
+    trial = Trial(load_factory(specimen.subject), context(engine=engine), world=world)
     trial.combinations = (specimen.combination,)
     trial.checks = tuple(named(name) for name in (specimen.killed_by, specimen.blind_to))
     found: Seen = {}
@@ -32,15 +33,15 @@ def seen(specimen: Specimen, world: World) -> Seen:
     return found
 
 
-def main(path: Path) -> None:
+def main(path: Path, engine: str) -> None:
     """Judge every specimen."""
     torch.set_num_threads(1)
-    world = enter("cpu")
-    answers = {specimen.id: seen(specimen, world) for specimen in SHARED}
+    world = enter("cuda" if engine == "cuda" else "cpu")
+    answers = {specimen.id: seen(specimen, world, engine) for specimen in SHARED}
     if world.rank == 0:
         path.write_text(json.dumps(answers))
     world.leave()
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), sys.argv[2])
