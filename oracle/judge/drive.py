@@ -281,7 +281,7 @@ class Driver:
     def around_coins(self, before: dict[str, Any], candidates: torch.Tensor) -> dict[str, Any]:
         """The noise state on both sides of an accept, and whether coins moved it as they must."""
         after = self.noise()
-        event = {"before": {"noise": before}, "after": {"noise": after}}
+        event: dict[str, Any] = {"before": {"noise": before}, "after": {"noise": after}}
         if before.get("dialect") == "race":
             end = after_coins(before["generator"], self.plan.setting["device"], *candidates.shape)
             event["state_as_declared"] = torch.equal(end.cpu(), after["generator"])
