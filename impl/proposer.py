@@ -179,12 +179,14 @@ class Proposer:
         return DraftSampler(self.draft, self.stages, buffers, decision)
 
     def _run(self, loaded: _Loaded) -> None:
-        loaded.marked = self.acceptor.coins.mark()
+        marked = self.acceptor.coins.mark()
         if loaded.decision.fold == "eager" or self.runner is None:
             self.addresses.check()
             run_block(loaded.sampler.buffers, self.forward, (loaded.sampler,), loaded.padded)
         elif (bucket := self.runner.run(loaded.rows)) != loaded.padded:
             raise RuntimeError(f"bucket {bucket} was replayed; bucket {loaded.padded} was loaded")
+        # Only now: a replay that was refused leaves the block before with its own coins.
+        loaded.marked = marked
         loaded.ran = True
         loaded.replay = 0 if self.runner is None else self.runner.replays
         self._last = loaded

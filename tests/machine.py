@@ -1,34 +1,26 @@
 """A state machine over the folded sampler: its model is the reference.
 
-The machine plays the judge's own commands, so every run is a history. A run that fails is stored,
-and `draftproof judge` of the file answers the same without the sampler.
+It plays the judge's own commands; machine_judge.py judges what they showed.
 """
 
-from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    precondition,
-    rule,
-)
+from hypothesis.stateful import initialize, precondition, rule
 
-from oracle.judge.budget import Ledger
-from oracle.judge.checks import equality, path
+from oracle.judge.checks import equality
 from oracle.judge.context import as_inputs, constant, query_rows
 from oracle.judge.drive import Driver
-from oracle.judge.history import save
 from oracle.judge.loading import build
 from oracle.judge.protocol import Factory, Tensors
 from oracle.judge.script import (
+    Accept,
     Command,
     Eager,
     Load,
+    Observe,
     Plan,
     Poison,
     Read,
@@ -37,42 +29,38 @@ from oracle.judge.script import (
     Reweight,
     repeated,
 )
-from oracle.judge.trial import COMBINATIONS, Trial, judge_again, judged, placed
-from oracle.judge.verdict import Outcome, Verdict, errored
+from oracle.judge.trial import COMBINATIONS, Trial, placed
+from oracle.judge.verdict import errored
 from oracle.workloads.synthetic import Synthetic, sampling_parameters
 
 from .judging import FOLDED, context
+from .machine_judge import JudgedMachine
 from .strategies import DTYPES
 
 SMALL, LARGE = 2, 5
 DRAFTS, VOCABULARY = 2, 19
-FINE = (Outcome.HOLDS, Outcome.NOT_APPLICABLE)
 WORKLOAD = Synthetic()
 ROWS = st.integers(1, LARGE)
 SEEDS = st.integers(0, 2**31)
 PICKS = st.integers(0, 63)
 TIMES = st.integers(0, 2)
+# No share of few equal probabilities is near them: what a cut keeps is then beyond doubt.
+SHARES = torch.tensor([0.37, 0.83, 1.0])
+LIKING = 4.0
 LABELS = {"head": "head.weight", "w1": "markov.w1", "w2": "markov.w2"}
-KEPT = Path(".draftproof")
 loaded = precondition(lambda machine: machine.current)
+acceptable = precondition(lambda machine: machine.block)
 
 
-class EngineMachine(RuleBasedStateMachine):
+class EngineMachine(JudgedMachine):
     """The folded sampler under the judge's commands; the model is the reference.
 
-    engine, source: what is put under test. folder: where a failing run is stored.
+    current: the name of what is loaded, empty before the first load.
     """
-
-    engine: ClassVar[str] = "emulator"
-    source: ClassVar[Factory] = staticmethod(FOLDED)
-    folder: ClassVar[Path] = KEPT
-    examples: ClassVar[int] = 0
 
     def __init__(self) -> None:
         super().__init__()
         self.current = ""
-        self.failed = False
-        self.ledger = Ledger()
 
     @initialize(
         combination=st.sampled_from(COMBINATIONS),
@@ -107,45 +95,6 @@ class EngineMachine(RuleBasedStateMachine):
             assert self.driver.noise().get("block", 0) == 0, "the capture drew from the noise"
             self.play(Reseed(seed))
 
-    # What is played is judged at once.
-
-    def play(self, *commands: Command) -> None:
-        """Play commands, and judge what they showed."""
-        start = len(self.history.events)
-        self.trial.play(self.driver, self.history, commands)
-        self.judge(start)
-
-    def judge(self, start: int) -> None:
-        """Judge the events from `start` on; with the block before, whose noise state they follow.
-
-        Loads and weights of before are told again: they say what is in force.
-        """
-        seen = self.history.events
-        blocks = [n for n, event in enumerate(seen[:start]) if event["verb"] in ("replay", "eager")]
-        first = blocks[-1] if blocks else 0
-        told = [event for event in seen[:first] if event["verb"] in ("load", "reweight")]
-        recent = replace(self.history, events=told + seen[first:])
-        for check in (equality, path) if recent.of("replay") else (equality,):
-            answer = judged(check, recent, self.ledger)
-            assert isinstance(answer, Verdict)
-            if answer.outcome not in FINE:
-                self.fail(check, answer)
-
-    def fail(self, check: ModuleType, answer: Verdict) -> None:
-        """Store the run and raise."""
-        self.failed = True
-        stem = self.folder / f"machine-{self.engine}"
-        save(replace(self.history, check=check.NAME), stem)
-        told = replace(answer, reason=f"{answer.reason}; again: draftproof judge {stem}.json")
-        told.raise_if_violated()
-
-    def teardown(self) -> None:
-        """The whole run at once, as `draftproof judge` would see it."""
-        if self.current and not self.failed and self.history.of("read", "eager"):
-            answer = judge_again(self.history, self.ledger)
-            if answer.outcome not in FINE:
-                self.fail(equality, answer)
-
     # What is loaded.
 
     def drawn(self, seed: int, rows: int) -> dict[str, torch.Tensor]:
@@ -154,7 +103,7 @@ class EngineMachine(RuleBasedStateMachine):
         return as_inputs(self.setting, hidden, anchor, *sampling_parameters(seed, rows))
 
     def named(self, inputs: Tensors) -> str:
-        """Give inputs a name that the history knows them by."""
+        """Give inputs or a target a name that the history knows them by."""
         name = f"inputs {len(self.inputs)}"
         self.inputs[name] = inputs
         return name
@@ -228,6 +177,45 @@ class EngineMachine(RuleBasedStateMachine):
         """Few seeds, so that one comes back."""
         self.play(Reseed(seed), *repeated(times if self.current else 0, redraw=True))
 
+    # What is accepted.
+
+    @property
+    def block(self) -> dict[str, Any]:
+        """The block read last, of the machine's own; empty when poison lies over it."""
+        for event in reversed(self.history.events):
+            if event["verb"] in ("read", "eager"):
+                return event
+            if event["verb"] == "poison":
+                break
+        return {}
+
+    def target(self, seed: int, liking: float) -> dict[str, torch.Tensor]:
+        """A target law by the token before, which likes the drafts of the block read last."""
+        drafts = self.block["outputs"]["tokens"]
+        anchor = self.inputs[self.block["inputs"]]["anchor"]
+        source, rows = torch.Generator().manual_seed(seed), (len(anchor),)
+        table = 0.5 * torch.randint(-4, 5, (VOCABULARY, VOCABULARY), generator=source).float()
+        table[torch.cat([anchor[:, None], drafts[:, :-1]], 1), drafts] += liking
+        return {
+            "table": table,
+            "top_p": SHARES[torch.randint(0, len(SHARES), rows, generator=source)],
+            "verify_len": torch.randint(0, DRAFTS + 2, rows, generator=source),
+            "prefix_len": torch.randint(0, 50, rows, generator=source),
+        }
+
+    @acceptable
+    @rule(
+        seed=SEEDS,
+        by=st.sampled_from(["chain", "block"]),
+        liking=st.sampled_from([0.0, LIKING]),
+        times=st.integers(1, 2),
+    )
+    def accept(self, seed: int, by: str, liking: float, times: int) -> None:
+        """The block read last, whatever was loaded since, once or again; no buffer changes."""
+        target = self.named(self.target(seed, liking))
+        looks = tuple(Observe(name) for name in self.subject.buffers())
+        self.play(*looks, *(Accept(target, by), *looks) * times)
+
     # What is borrowed.
 
     def weight(self, seed: int, pick: int) -> dict[str, torch.Tensor]:
@@ -276,5 +264,6 @@ def machine(
     engine: str, source: Factory = FOLDED, folder: Path | None = None
 ) -> type[EngineMachine]:
     """A machine of its own for an engine and a subject."""
-    parts = {"engine": engine, "source": staticmethod(source), "folder": folder or KEPT}
+    parts = {"engine": engine, "source": staticmethod(source)}
+    parts |= {"folder": folder} if folder else {}
     return type("EngineMachine", (EngineMachine,), parts)

@@ -104,6 +104,20 @@ def test_a_proposer_uses_the_coins_of_its_last_block(engine_name: str) -> None:
     assert torch.equal(made.proposer.accept(target_for(made, 2)).coins, committed.coins)
 
 
+def test_a_refused_replay_leaves_the_block_before_its_coins(engine_name: str) -> None:
+    """They are not those of the next block, which will want them itself."""
+    made = rig(engine_name, "counter")
+    made.propose(SAMPLED, GREEDY)
+    coins, held = made.proposer.accept(target_for(made, 2)).coins, made.head.data
+    made.head.data = held.clone()
+    with pytest.raises(RuntimeError, match="recapture needed"):
+        made.proposer.run()
+    made.head.data = held
+    assert torch.equal(made.proposer.accept(target_for(made, 2)).coins, coins)
+    made.proposer.run()
+    assert not torch.equal(made.proposer.accept(target_for(made, 2)).coins, coins)
+
+
 @pytest.mark.parametrize("rows", [(GREEDY, GREEDY), (SAMPLED, GREEDY)])
 def test_race_coins_move_the_generator_alike_for_any_rows(
     engine_name: str, rows: tuple[tuple[float, int], ...]

@@ -6,11 +6,12 @@ from typing import Any
 import pytest
 import torch
 
-from oracle.judge.checks import ALL, draft_law, named, path
-from oracle.judge.context import Size
+from oracle.judge.checks import ALL, accept_rule, draft_law, named, path
+from oracle.judge.context import Size, as_inputs, query_rows
 from oracle.judge.drive import Driver
 from oracle.judge.loading import build
 from oracle.judge.protocol import Setting
+from oracle.judge.script import Accept, Eager, Load, Plan, block
 from oracle.judge.trial import COMBINATIONS, Trial, judged
 from oracle.judge.verdict import Outcome, Pending
 from oracle.subjects.reference import Reference
@@ -164,6 +165,29 @@ def test_a_fault_that_stays_is_confirmed() -> None:
     answer = verdict("draft_law", plan, base, StaysHot)
     assert answer.outcome is Outcome.VIOLATED
     assert "on fresh draws" in answer.reason
+
+
+@pytest.mark.parametrize("combination", COMBINATIONS)
+@pytest.mark.parametrize("rule", ["chain", "block"])
+def test_an_accept_belongs_to_the_block_read_last(combination: tuple[str, str], rule: str) -> None:
+    """Not to what is loaded: after an eager block, and after a load that nothing ran yet."""
+    base, rows = context(combination), 5
+    material = base.workload.material(3, 19, torch.float32)
+    setting = base.setting(material, drafts=accept_rule.DRAFTS, buckets=(8,))
+    inputs = {}
+    for number, name in enumerate("xy"):
+        hidden, anchor = base.workload.rows(number, material, rows, query_rows(setting))
+        heat = torch.tensor([0.7, 1.0, 50.0, 0.0, 1.3]).roll(number)
+        top_k = torch.full((rows,), 6 - 2 * number)
+        inputs[name] = as_inputs(setting, hidden, (anchor + number) % 19, heat, top_k)
+    inputs["target"] = {**accept_rule.target(1, 19, rows), "top_p": torch.ones(rows)}
+    accept = Accept("target", rule)
+    commands = (*block("x"), Eager("y"), accept, Load("y"), *block("x"), Load("y"), accept)
+    plan = Plan("accept_rule", "two inputs", setting, inputs, commands)
+    history, answer = Trial(FOLDED, base).case(accept_rule, plan, base)
+    assert answer.outcome is Outcome.HOLDS, answer.reason
+    assert history is not None
+    assert [event["inputs"] for event in history.of("accept")] == ["y", "x"]
 
 
 def test_the_driver_sees_poison_that_does_not_take() -> None:

@@ -26,6 +26,11 @@ def race(before: int, after: int, *, declared: bool = True) -> dict[str, Any]:
     return {"verb": "replay", "state_as_declared": declared, **around}
 
 
+def accept(kind: Any, before: int, after: int, **said: bool) -> dict[str, Any]:
+    """An accept that found and left these states."""
+    return {**kind(before, after, **said), "verb": "accept"}
+
+
 RESEED = {"verb": "reseed", "seed": 3}
 
 
@@ -41,10 +46,12 @@ def complaints(*events: dict[str, Any]) -> list[str]:
         (counter(4, 5), counter(5, 6, "eager"), counter(6, 7)),
         (counter(4, 5), RESEED, counter(0, 1), {"verb": "load"}, counter(1, 2)),
         (RESEED, race(9, 8), race(8, 7), RESEED, race(9, 8)),
+        (counter(4, 5), accept(counter, 5, 5), accept(counter, 5, 5), counter(5, 6)),
+        (race(9, 8), accept(race, 8, 7), race(7, 6), RESEED, accept(race, 5, 4), race(4, 3)),
     ],
 )
 def test_a_state_that_moves_by_blocks_is_fine(events: tuple[dict[str, Any], ...]) -> None:
-    """Any first state, one step a block on every path, and the same start from the same seed."""
+    """Any first state, one step a block on every path, the same start from the same seed; coins."""
     assert set(complaints(*events)) == {""}
 
 
@@ -52,12 +59,16 @@ def test_a_state_that_moves_by_blocks_is_fine(events: tuple[dict[str, Any], ...]
     ("events", "told"),
     [
         ((counter(4, 6),), "the block left block 6, required: block 5"),
-        ((counter(4, 5), counter(4, 5)), "at block 4, required: block 5, which the block before"),
-        ((RESEED, counter(1, 2)), "the first block of seed 3 is block 1, required: block 0"),
+        ((counter(4, 5), counter(4, 5)), "at block 4, required: block 5, which what ran before"),
+        ((RESEED, counter(1, 2)), "the first state of seed 3 is block 1, required: block 0"),
         ((RESEED, counter(0, 1), RESEED, counter(0, 1, key=8)), "which the same seed gave first"),
         ((RESEED, race(9, 8), RESEED, race(7, 6)), "which the same seed gave first"),
-        ((race(9, 8), race(7, 6)), "which the block before left"),
+        ((race(9, 8), race(7, 6)), "which what ran before left"),
         ((race(9, 8, declared=False),), "noise was drawn that the block did not use"),
+        ((counter(4, 5), accept(counter, 5, 6)), "the accept left block 6, required: block 5"),
+        ((counter(4, 5), accept(counter, 4, 4)), "at block 4, required: block 5"),
+        ((race(9, 8), accept(race, 8, 8, declared=False)), "than its buffer of coins does"),
+        ((race(9, 8), accept(race, 8, 7), race(8, 7)), "which what ran before left"),
     ],
 )
 def test_a_state_moved_otherwise_is_told(events: tuple[dict[str, Any], ...], told: str) -> None:

@@ -1,6 +1,7 @@
 """Any order of loads, replays, edits, poison and new weights agrees with the reference."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,10 @@ from hypothesis import Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 from typer.testing import CliRunner
 
+from impl.acceptor import Drafted
 from impl.assembly import Parts
 from impl.logits import OutputHead
+from impl.proposer import Proposer
 from impl.runner import Runner
 from impl.stages import Stages
 from impl.subject import factory as folded
@@ -94,10 +97,80 @@ def eager_repeats_noise(setting: Setting) -> Any:
     return Repeats(folded(setting))
 
 
+class KeepsHeat(Proposer):
+    """Accepts with the temperatures of the first block of as many rows."""
+
+    def drafted(self) -> Drafted:
+        """The block, but for its temperatures."""
+        block = super().drafted()
+        kept = vars(self).setdefault("kept", {}).setdefault(len(block.tokens), block.temperature)
+        return replace(block, temperature=kept)
+
+
+def accepts_at_old_heat(setting: Setting) -> Any:
+    """The accept divides by temperatures of an earlier load."""
+    return folded(setting, parts=Parts(proposer=KeepsHeat))
+
+
+class KeepsShares(Wrapped):
+    """Accepts with the first top_p that came for as many rows."""
+
+    def accept(self, target: Mapping[str, Any]) -> dict[str, torch.Tensor]:
+        """Filter by what was staged once."""
+        share = target["top_p"]
+        kept = vars(self).setdefault("kept", {}).setdefault(len(share), share)
+        found: dict[str, torch.Tensor] = self.inside.accept({**target, "top_p": kept})
+        return found
+
+
+def accepts_at_old_top_p(setting: Setting) -> Any:
+    """The accept filters by the top_p of an earlier target."""
+    return KeepsShares(folded(setting))
+
+
+class CountsTwice(Wrapped):
+    """Steps the counter of the draft noise once an accept."""
+
+    def accept(self, target: Mapping[str, Any]) -> dict[str, torch.Tensor]:
+        """Accept, and count a block that was never drafted."""
+        found: dict[str, torch.Tensor] = self.inside.accept(target)
+        if "block" in (state := {} if self.inside.noise is None else self.inside.noise.state):
+            state["block"].add_(1)
+        return found
+
+
+def accept_counts_a_block(setting: Setting) -> Any:
+    """The draft that follows an accept leaves out a block of noise."""
+    return CountsTwice(folded(setting))
+
+
+class Scratches(Wrapped):
+    """Shifts the drafts in their own buffer when it accepts."""
+
+    def accept(self, target: Mapping[str, Any]) -> dict[str, torch.Tensor]:
+        """Accept, and leave the tokens moved by one."""
+        found: dict[str, torch.Tensor] = self.inside.accept(target)
+        tokens = self.inside.buffers()["tokens"]["tensor"]
+        tokens.copy_(tokens.roll(1, 1))
+        return found
+
+
+def accept_shifts_drafts(setting: Setting) -> Any:
+    """The output row is made where the drafts lie."""
+    return Scratches(folded(setting))
+
+
+RULE = r"(correct_len|bonus|trim|commit_len|new_seq_len|out_tokens) of row \d"
+
+
 @pytest.mark.stateful
 @pytest.mark.parametrize(
     ("bug", "told"),
     [
+        (accepts_at_old_heat, RULE),
+        (accepts_at_old_top_p, RULE),
+        (accept_counts_a_block, r"the accept left block \d+, required: block"),
+        (accept_shifts_drafts, "the accept changed .* bytes of buffer 'tokens'"),
         (restage_skip, r"(temperature|top_k) is \d loads? old|temperature: |greedy: "),
         (head_of_capture, "kept step logit|token"),
         (trusts_addresses, "kept step logit|token"),
@@ -111,7 +184,7 @@ def test_a_planted_bug_is_found_stored_and_judged_again(
     found = machine("emulator", bug, tmp_path)
     limit = settings(
         max_examples=100,
-        stateful_step_count=15,
+        stateful_step_count=40,
         derandomize=True,
         database=None,
         phases=(Phase.generate,),
@@ -122,9 +195,10 @@ def test_a_planted_bug_is_found_stored_and_judged_again(
     assert found.examples < 100
     stored = tmp_path / "machine-emulator.json"
     assert f"draftproof judge {stored}" in str(raised.value)
+    check = "accept_rule" if "accept" in bug.__name__ else "equality"
     result = CliRunner().invoke(app, ["judge", str(stored)], env={"COLUMNS": "400"})
     assert result.exit_code == 1, result.output
-    assert re.search(rf"violated: equality, state machine: .*({told})", result.output)
+    assert re.search(rf"violated: {check}, state machine: .*({told})", result.output)
     assert judge_again(load(stored), Ledger()).outcome is Outcome.VIOLATED
 
 

@@ -1,4 +1,4 @@
-"""Whether the noise state moves as declared: by blocks, one at a time, and back on a reseed."""
+"""Whether the noise state moves as declared: by blocks, by coins of race, back on a reseed."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -32,33 +32,37 @@ class NoiseTrail:
         """A sentence when an event shows a state that was not moved as declared, else ''."""
         if event["verb"] == "reseed":
             self.seed = event["seed"]
-        if event["verb"] not in ("replay", "eager"):
+        if event["verb"] not in ("replay", "eager", "accept"):
             return ""
         return self.began(event["before"]["noise"]) or self.ended(event)
 
     def began(self, before: Mapping[str, Any]) -> str:
-        """Judge the state that a block began at."""
-        required, since = self.left, "the block before left"
+        """Judge the state that a block or an accept began at."""
+        required, since = self.left, "what ran before left"
         if self.seed is not None:
             required, since = self.starts.setdefault(self.seed, before), "the same seed gave first"
             if before.get("block", 0) != 0:
-                return f"the first block of seed {self.seed} is {named(before)}, required: block 0"
+                return f"the first state of seed {self.seed} is {named(before)}, required: block 0"
         if required is None or same_state(before, required):
             return ""
         return f"the noise stood at {named(before)}, required: {named(required)}, which {since}"
 
     def ended(self, event: Mapping[str, Any]) -> str:
-        """Judge the state that a block left."""
+        """Judge the state that a block or an accept left."""
+        accepts = event["verb"] == "accept"
         before, after = event["before"]["noise"], event["after"]["noise"]
         self.seed, self.left = None, after
         if event.get("state_as_declared") is False:
+            if accepts:
+                return "the accept left another generator state than its buffer of coins does"
             return (
                 "the generator ended elsewhere than one draw of the bucket's shape before "
                 "each step leaves it: noise was drawn that the block did not use"
             )
         if before.get("dialect") != "counter":
             return ""
-        required = {**before, "block": before["block"] + 1}
+        required = before if accepts else {**before, "block": before["block"] + 1}
         if same_state(after, required):
             return ""
-        return f"the block left {named(after)}, required: {named(required)} of the same key"
+        what = "accept" if accepts else "block"
+        return f"the {what} left {named(after)}, required: {named(required)} of the same key"

@@ -7,7 +7,7 @@ import torch
 
 from .history import History
 from .protocol import COMMIT, OUTPUTS, ROLES, Field, Setting, Subject, Tensors
-from .redraw import race_noise
+from .redraw import after_coins, race_noise
 from .script import (
     Accept,
     Ask,
@@ -112,7 +112,7 @@ class Driver:
         self.plan = plan
         self.history = history
         self.abilities = tuple(history.description["abilities"])
-        self.loaded = ""
+        self.loaded = self.read_last = ""
         self.live: dict[str, torch.Tensor] = {}
         self.returned: list[Tensors] = []
 
@@ -196,6 +196,7 @@ class Driver:
         """Validate and copy outputs."""
         validate(outputs, self.plan.setting, self.rows(), self.abilities)
         self.returned.append(outputs)
+        self.read_last = self.loaded
         copies = {name: stored(tensor) for name, tensor in outputs.items()}
         return {"inputs": self.loaded, "outputs": copies}
 
@@ -261,23 +262,30 @@ class Driver:
         return {"reads_ago": command.reads_ago, "outputs": now}
 
     def accept(self, command: Accept) -> dict[str, Any]:
-        """Accept the block read last, and store target and commit."""
+        """Accept the block read last, and store target, commit and what became of the noise."""
         target = self.plan.inputs[command.target]
-        anchor = self.plan.inputs[self.loaded]["anchor"]
+        anchor = self.plan.inputs[self.read_last]["anchor"]
         candidates = torch.cat([anchor.unsqueeze(1), stored(self.returned[-1]["tokens"])], 1)
         given = {name: target[name] for name in ("top_p", "verify_len", "prefix_len")}
         given["target_logits"] = target["table"][candidates]
         device = self.plan.setting["device"]
         placed = {name: tensor.to(device, copy=True) for name, tensor in given.items()}
+        noise = self.noise()
         commit = self.subject.accept({**placed, "rule": command.rule})
+        event = self.around_coins(noise, candidates)
         check_fields("accept()", commit, COMMIT, set(COMMIT), self.plan.setting, len(candidates))
         copies = {name: stored(tensor) for name, tensor in commit.items()}
-        return {
-            "inputs": self.loaded,
-            "target": command.target,
-            "rule": command.rule,
-            "commit": copies,
-        }
+        named = {"inputs": self.read_last, "target": command.target, "rule": command.rule}
+        return {**named, "commit": copies, **event}
+
+    def around_coins(self, before: dict[str, Any], candidates: torch.Tensor) -> dict[str, Any]:
+        """The noise state on both sides of an accept, and whether coins moved it as they must."""
+        after = self.noise()
+        event: dict[str, Any] = {"before": {"noise": before}, "after": {"noise": after}}
+        if before.get("dialect") == "race":
+            end = after_coins(before["generator"], self.plan.setting["device"], *candidates.shape)
+            event["state_as_declared"] = torch.equal(end.cpu(), after["generator"])
+        return event
 
     def ask(self, command: Ask) -> dict[str, Any]:
         """Ask the subject's gate."""

@@ -1,4 +1,4 @@
-"""The race noise of one block, drawn again from the generator state it started from."""
+"""The race noise of one block, or of its accept, drawn again from the state it started from."""
 
 import torch
 
@@ -21,3 +21,11 @@ def race_noise(
         drawn.exponential_(generator=generator)
         steps.append(floored(drawn).to(torch.float32).cpu())
     return torch.stack(steps, 1), generator.get_state()
+
+
+def after_coins(state: torch.Tensor, device: str, rows: int, columns: int) -> torch.Tensor:
+    """The state that one accept leaves: one uniform buffer [rows, columns] drawn from `state`."""
+    generator = torch.Generator(device)
+    generator.set_state(state.cpu())
+    torch.empty(rows, columns, dtype=torch.float32, device=device).uniform_(generator=generator)
+    return generator.get_state()

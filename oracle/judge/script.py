@@ -72,7 +72,7 @@ class Reread:
 
 @dataclass(frozen=True)
 class Accept:
-    """Accept the block just read against a target whose law depends on the token before.
+    """Accept the block read last, folded or eager, against a target law by the token before.
 
     target: name of inputs that hold `table` [V, V] float32 (row a: target logits after token a),
     `top_p` [B], `verify_len` [B] and `prefix_len` [B]. rule: 'chain' or 'block'.

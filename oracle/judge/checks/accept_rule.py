@@ -1,5 +1,6 @@
 """Same coins, same commit: every accept path against the reference, row by row."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -8,9 +9,10 @@ import torch
 from ...reference import acceptance, choice, filters
 from ..budget import Ledger
 from ..context import Context, as_inputs, query_rows
+from ..continuity import NoiseTrail
 from ..history import History
 from ..protocol import Tensors
-from ..script import Accept, Command, Load, Plan, Read, Replay
+from ..script import Accept, Command, Load, Observe, Plan, Read, Replay
 from ..verdict import Verdict, holds, violated
 from .sampling import mixed
 
@@ -38,7 +40,7 @@ def target(seed: int, vocabulary: int, rows: int) -> dict[str, torch.Tensor]:
 
 
 def plan(context: Context, rule: str) -> Plan:
-    """Blocks of mixed batches, each accepted by one rule."""
+    """Blocks of mixed batches, each accepted by one rule between two looks at the buffers."""
     material = context.workload.material(context.seed, VOCABULARY, torch.float32)
     setting = context.setting(material, drafts=DRAFTS, buckets=(ROWS,))
     inputs: dict[str, Tensors] = {}
@@ -52,7 +54,9 @@ def plan(context: Context, rule: str) -> Plan:
             top_k[:] = 1
         inputs[f"{number}"] = as_inputs(setting, hidden, anchor, heat, top_k)
         inputs[f"target {number}"] = target(seed, VOCABULARY, ROWS)
-        commands += [Load(f"{number}"), Replay(), Read(), Accept(f"target {number}", rule)]
+        looks = [Observe(name) for name in context.buffers]
+        accept = Accept(f"target {number}", rule)
+        commands += [Load(f"{number}"), Replay(), Read(), *looks, accept, *looks]
     return Plan(NAME, f"rule {rule}", setting, inputs, tuple(commands))
 
 
@@ -107,13 +111,41 @@ def undecided(
     return (close_coin | close_final).numpy()
 
 
+class Looks:
+    """Follows the looks at buffers between which nothing but reads and accepts happened."""
+
+    def __init__(self) -> None:
+        """Begin before any look."""
+        self.seen: dict[str, torch.Tensor] = {}
+
+    def complaint(self, event: Mapping[str, Any]) -> str:
+        """A sentence when a buffer was seen to change, else ''."""
+        if event["verb"] not in ("observe", "read", "reread", "accept"):
+            self.seen = {}
+        if event["verb"] != "observe":
+            return ""
+        name, now = event["buffer"], event["content"].reshape(-1).view(torch.uint8)
+        before = self.seen.setdefault(name, now)
+        if torch.equal(before, now):
+            return ""
+        changed = int((before != now).sum())
+        return f"the accept changed {changed} bytes of buffer {name!r}, required: none"
+
+
 def check(history: History, _ledger: Ledger) -> Verdict:
-    """Every field of every row equals the reference's, but for counted undecided rows."""
+    """Every field of every row equals the reference's, but for counted undecided rows.
+
+    Of the draft noise an accept takes nothing but the coins of race, and it writes no buffer.
+    """
     used = near = 0
     read: dict[str, Any] = {}
-    for event in history.of("read", "accept"):
-        if event["verb"] == "read":
+    trail, looks = NoiseTrail(), Looks()
+    for event in history.events:
+        if moved := trail.complaint(event) or looks.complaint(event):
+            return violated(moved, used, unit="rows")
+        if event["verb"] in ("read", "eager"):
             read = event
+        if event["verb"] != "accept":
             continue
         tokens = read["outputs"]["tokens"]
         commit, p, q, greedy = expected(history, event, read)
