@@ -213,8 +213,11 @@ class EngineMachine(JudgedMachine):
     def accept(self, seed: int, by: str, liking: float, times: int) -> None:
         """The block read last, whatever was loaded since, once or again; no buffer changes."""
         target = self.named(self.target(seed, liking))
-        looks = tuple(Observe(name) for name in self.subject.buffers())
-        self.play(*looks, *(Accept(target, by), *looks) * times)
+        looks = [Observe(name) for name in self.subject.buffers()]
+        commands: list[Command] = [*looks]
+        for _ in range(times):
+            commands += [Accept(target, by), *looks]
+        self.play(*commands)
 
     # What is borrowed.
 

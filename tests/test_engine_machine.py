@@ -27,7 +27,7 @@ from oracle.judge.trial import judge_again
 from oracle.judge.verdict import Outcome, ViolationRuntimeError
 from oracle.workloads.synthetic import Synthetic
 
-from .judging import context
+from .judging import context, verdicts
 from .machine import machine
 from .zoo.memory import restage_skip
 from .zoo.specimen import Wrapped
@@ -200,6 +200,20 @@ def test_a_planted_bug_is_found_stored_and_judged_again(
     assert result.exit_code == 1, result.output
     assert re.search(rf"violated: {check}, state machine: .*({told})", result.output)
     assert judge_again(load(stored), Ledger()).outcome is Outcome.VIOLATED
+
+
+@pytest.mark.parametrize(
+    ("bug", "told"),
+    [
+        (accept_counts_a_block, "the accept left block 2, required: block 1"),
+        (accept_shifts_drafts, "the accept changed .* bytes of buffer 'tokens'"),
+    ],
+)
+def test_the_check_alone_sees_what_an_accept_moves(bug: Factory, told: str) -> None:
+    """Noise and outputs around an accept, without the machine."""
+    found = verdicts(bug, context(), (("dspark", "counter"),), ("accept_rule",))["accept_rule"]
+    assert {result.verdict.outcome for result in found} == {Outcome.VIOLATED}
+    assert all(re.search(told, result.verdict.reason) for result in found)
 
 
 def test_weights_of_another_shape_are_refused() -> None:

@@ -40,7 +40,7 @@ def target(seed: int, vocabulary: int, rows: int) -> dict[str, torch.Tensor]:
 
 
 def plan(context: Context, rule: str) -> Plan:
-    """Blocks of mixed batches, each accepted by one rule between two looks at the buffers."""
+    """Blocks of mixed batches, each accepted by one rule between two looks at its outputs."""
     material = context.workload.material(context.seed, VOCABULARY, torch.float32)
     setting = context.setting(material, drafts=DRAFTS, buckets=(ROWS,))
     inputs: dict[str, Tensors] = {}
@@ -54,7 +54,7 @@ def plan(context: Context, rule: str) -> Plan:
             top_k[:] = 1
         inputs[f"{number}"] = as_inputs(setting, hidden, anchor, heat, top_k)
         inputs[f"target {number}"] = target(seed, VOCABULARY, ROWS)
-        looks = [Observe(name) for name in context.buffers]
+        looks = [Observe(name) for name, role in context.buffers.items() if role == "output"]
         accept = Accept(f"target {number}", rule)
         commands += [Load(f"{number}"), Replay(), Read(), *looks, accept, *looks]
     return Plan(NAME, f"rule {rule}", setting, inputs, tuple(commands))
