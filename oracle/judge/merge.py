@@ -4,6 +4,7 @@ Started by torchrun, several processes are one run: checks of single samplers ar
 them, a check of ranks is played by all at once, and every process comes to the same report.
 """
 
+import gc
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -45,6 +46,8 @@ class World:
         if self.size > 1:
             # A process that ends with a failure takes the others with it.
             self.gather(None)
+            # NCCL waits for ever for graphs that still hold its collectives.
+            gc.collect()
             distributed.destroy_process_group()
 
 
