@@ -16,7 +16,7 @@ from torch import distributed
 from .history import History
 
 # A rank that waits for one that died must end; one that waits for long checks must not.
-HANG = timedelta(seconds=180)
+HANG = timedelta(seconds=60)
 PATIENCE = timedelta(hours=24)
 
 

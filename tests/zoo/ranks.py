@@ -73,9 +73,11 @@ class Deaf:
 
 
 def local_winner(setting: Setting) -> Any:
-    """Each rank takes the winner of its own shard."""
+    """Each rank takes the winner of its own shard, where every rank has one."""
     group = group_of(setting)
-    return factory(setting if group is None else {**setting, "group": Deaf(group)})
+    if group is None or any(start == end for start, end in setting["shard_ranges"]):
+        return factory(setting)
+    return factory({**setting, "group": Deaf(group)})
 
 
 class DecidesAlone(Wrapped):
