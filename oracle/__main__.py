@@ -25,8 +25,10 @@ from .judge.merge import enter
 from .judge.protocol import ABILITIES
 from .judge.trial import COMBINATIONS, Result, Trial, judge_again, workload_named
 from .judge.verdict import exit_code
+from .planner import plan
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help=__doc__)
+app.command()(plan)
 ENGINES = ("auto", "emulator", "cuda", "eager")
 UNKNOWN = 3
 

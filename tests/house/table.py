@@ -5,7 +5,8 @@
 TABLE = {
     # oracle
     "oracle/__init__.py": ".judge.history .judge.protocol .judge.script .judge.verdict <dynamic>",
-    "oracle/__main__.py": "typer rich torch .judge.*",
+    "oracle/__main__.py": "typer rich torch .judge.* .planner",
+    "oracle/planner.py": "typer rich torch numpy .judge.* .reference.* .workloads.synthetic",
     "oracle/plugin.py": "pytest .judge.*",
     "oracle/conformance/*.py": "pytest .judge.*",
     "oracle/reference/__init__.py": "",
@@ -29,6 +30,9 @@ TABLE = {
     "oracle/judge/margin.py": "numpy",
     "oracle/judge/significance.py": "numpy scipy",
     "oracle/judge/budget.py": "",
+    "oracle/judge/pace.py": "torch .judge.context .judge.coupling .judge.drive .judge.loading "
+    ".judge.margin .judge.protocol .judge.trial",
+    "oracle/judge/planning.py": "numpy .judge.significance",
     "oracle/judge/verdict.py": "",
     "oracle/judge/redraw.py": "torch .reference.*",
     "oracle/judge/context.py": "torch .judge.protocol",
