@@ -5,16 +5,18 @@ from dataclasses import dataclass
 
 import torch
 
-from .context import Context, Size, as_inputs, constant, query_rows
-from .coupling import couple
-from .drive import stored
+from .context import Context, as_inputs, constant, query_rows
+from .coupling import block_noise, couple
+from .drive import Driver
+from .history import History
 from .loading import build
 from .margin import ARITHMETIC
 from .protocol import Factory
-from .trial import placed
+from .script import Load, Plan, repeated
+from .trial import Trial, placed
 
 CELLS, ROWS_MAX, DRAFTS, EVERY_ID = 2**22, 16_384, 3, 2**30
-SECONDS = 0.5
+SECONDS, REPLAYS_MAX = 0.5, 64
 
 
 @dataclass(frozen=True)
@@ -26,35 +28,33 @@ class Pace:
 
 
 def measured(factory: Factory, context: Context, vocabulary: int) -> Pace:
-    """Replay and couple for about half a second each at a vocabulary."""
-    size = Size(min(ROWS_MAX, max(CELLS // vocabulary, 8)), DRAFTS, vocabulary)
+    """Replay for about half a second at a vocabulary, and decide a few of the rows."""
+    rows = min(ROWS_MAX, max(CELLS // vocabulary, 8))
     material = context.workload.material(context.seed, vocabulary, torch.float32)
-    setting = context.setting(material, drafts=DRAFTS, buckets=(size.rows,))
-    hidden, anchor = context.workload.rows(context.seed, material, size.rows, query_rows(setting))
-    inputs = as_inputs(setting, hidden, anchor, *constant(size.rows, 1.0, EVERY_ID))
+    setting = context.setting(material, drafts=DRAFTS, buckets=(rows,))
+    hidden, anchor = context.workload.rows(context.seed, material, rows, query_rows(setting))
+    inputs = as_inputs(setting, hidden, anchor, *constant(rows, 1.0, EVERY_ID))
+    plan = Plan("pace", f"V = {vocabulary}", setting, {"x": inputs})
     subject = build(factory, placed(setting))
-    subject.load({name: tensor.to(context.device) for name, tensor in inputs.items()})
+    history = Trial(factory, context).opened(plan, subject, context)
+    driver = Driver(subject, plan, history)
+    driver.play([Load("x"), *repeated(1)])
     replays, start = 0, time.perf_counter()
-    while replays < 2 or time.perf_counter() - start < SECONDS:
-        subject.replay()
-        outputs = {name: stored(tensor) for name, tensor in subject.read().items()}
+    while time.perf_counter() - start < SECONDS and replays < REPLAYS_MAX:
+        driver.play(repeated(1))
         replays += 1
-    drawn = replays * size.rows * DRAFTS / (time.perf_counter() - start)
-    return Pace(drawn, decided(setting, inputs, outputs, context.device))
+    drawn = replays * rows * DRAFTS / (time.perf_counter() - start)
+    return Pace(drawn, decided(history, max(CELLS // 4 // vocabulary, 2)))
 
 
-def decided(
-    setting: dict[str, object],
-    inputs: dict[str, torch.Tensor],
-    outputs: dict[str, torch.Tensor],
-    device: str,
-) -> float:
-    """Tokens a second of the float64 race on given noise."""
-    rows = min(len(outputs["tokens"]), max(CELLS // 4 // int(str(setting["vocabulary"])), 2))
-    few = {name: tensor[:rows] for name, tensor in outputs.items()}
-    given = {name: tensor[:rows] for name, tensor in inputs.items()}
-    noise = torch.ones(rows, DRAFTS, int(str(setting["vocabulary"])), dtype=torch.float64)
-    arithmetic = ARITHMETIC[f"torch-{device.split(':', maxsplit=1)[0]}"]
+def decided(history: History, most: int) -> float:
+    """Tokens a second that the reference decides; at most `most` rows of the last block."""
+    *_, replay, read = history.events
+    inputs = {name: tensor[:most] for name, tensor in history.inputs["x"].items()}
+    outputs = {name: tensor[:most] for name, tensor in read["outputs"].items()}
+    rows = len(outputs["tokens"])
     start = time.perf_counter()
-    couple(setting, given, few, noise, arithmetic)
+    noise = block_noise(history.setting, {**replay, "rows": rows})
+    arithmetic = ARITHMETIC[history.description["stages"]]
+    couple(history.setting, inputs, outputs, noise, arithmetic)
     return rows * DRAFTS / (time.perf_counter() - start)

@@ -30,8 +30,8 @@ TABLE = {
     "oracle/judge/margin.py": "numpy",
     "oracle/judge/significance.py": "numpy scipy",
     "oracle/judge/budget.py": "",
-    "oracle/judge/pace.py": "torch .judge.context .judge.coupling .judge.drive .judge.loading "
-    ".judge.margin .judge.protocol .judge.trial",
+    "oracle/judge/pace.py": "torch .judge.context .judge.coupling .judge.drive .judge.history "
+    ".judge.loading .judge.margin .judge.protocol .judge.script .judge.trial",
     "oracle/judge/planning.py": "numpy .judge.significance",
     "oracle/judge/verdict.py": "",
     "oracle/judge/redraw.py": "torch .reference.*",
