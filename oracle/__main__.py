@@ -19,6 +19,7 @@ from .judge.budget import ALPHA, SHARES, Ledger
 from .judge.checks import ALL, named
 from .judge.context import PROFILES, Context
 from .judge.environment import environment
+from .judge.explained import EXPLAINED
 from .judge.features import FEATURES
 from .judge.loading import NAMED, AdapterError, CannotServeError, load_factory
 from .judge.merge import enter
@@ -206,6 +207,8 @@ def explain(check: Annotated[str, typer.Argument(help="a name from draftproof li
         f"[bold]{module.NAME}[/]: {module.TITLE}\n"
         f"claims: {module.CLAIM}\n"
         f"how: {module.check.__doc__}\n"
+        f"formula: {EXPLAINED[module.NAME].formula}\n"
+        f"blind to: {EXPLAINED[module.NAME].blind}\n"
         f"on what: {module.plans.__doc__}\n"
         f"needs: {', '.join(module.NEEDS) or 'no ability'}\n"
         f"false-alarm probability: {cost}\n"

@@ -41,6 +41,7 @@ TABLE = {
     "oracle/judge/walk.py": "torch numpy .reference.* .judge.margin .judge.head_margin "
     ".judge.binding .judge.protocol",
     "oracle/judge/features.py": "",
+    "oracle/judge/explained.py": "",
     "oracle/judge/coupling.py": "torch numpy .reference.* .judge.margin .judge.protocol "
     ".judge.walk",
     "oracle/judge/parity.py": "torch .reference.* .judge.attribution .judge.continuity "

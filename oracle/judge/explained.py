@@ -1,0 +1,91 @@
+"""Of every check: by which formula it decides, and what it cannot see."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Words:
+    """formula: the decision rule. blind: faults that pass, however often the check is run."""
+
+    formula: str
+    blind: str
+
+
+EXPLAINED: dict[str, Words] = {
+    "path": Words(
+        "replays counted by the subject rise by one a block, and poison written into every output "
+        "before the replay is gone after it",
+        "a subject that misreports its path and rewrites its outputs all the same",
+    ),
+    "bounds": Words(
+        "0 <= token < V in every row, with padding, masks, NaN and empty rows planted",
+        "a wrong token that is a real id",
+    ),
+    "spike": Words(
+        "every id in turn leads by 128 temperatures; no noise of either dialect overcomes 95",
+        "any law that is wrong by less than a lost, added or displaced id",
+    ),
+    "gates": Words(
+        "fold and reason equal the reference's table, one change at a time from an open gate",
+        "a gate that answers rightly and is not obeyed; `path` sees that",
+    ),
+    "freshness": Words(
+        "one field is changed between two loads, also in place; tokens that the old value explains "
+        "and the new one does not are stale; two replays agree by chance less than 1e-9",
+        "a field that is stale and equal",
+    ),
+    "writeset": Words(
+        "two poisons in turn in every buffer: what differs between the two runs was read before it "
+        "was written; pads equal their neutral value, addresses stay",
+        "memory that the subject does not list as a buffer",
+    ),
+    "retention": Words(
+        "results are compared with their copies after later replays, bit for bit",
+        "results that a consumer changes",
+    ),
+    "equality": Words(
+        "the float64 race on the same noise gives the same id, or the two keys lie within the sum "
+        "of their rounding bounds",
+        "the law of the noise, its independence, a fault among near ties",
+    ),
+    "invariance": Words(
+        "the same request alone, in company and in a larger bucket: equal bits of logits, and "
+        "equal tokens where its noise is the same",
+        "a fault that all buckets share",
+    ),
+    "ranks": Words(
+        "every rank's outputs equal rank 0's bit for bit, each is coupled with the unsharded "
+        "reference, and gates answer for the least free memory of the group",
+        "one process: it needs torchrun",
+    ),
+    "coupled": Words(
+        "as equality, over n draws: no illegal mismatch means fewer than ln(100) / n wrong draws "
+        "(99 %); near ties against Binomial(n, sum p_i s (1 - p_i) / (1 + s (1 - p_i)))",
+        "the law of the noise, its independence, logits that both sides misread alike",
+    ),
+    "confidence": Words(
+        "sigmoid(raw / scaling) from anchor, drafted tokens and hidden states, within its rounding",
+        "whether the confidence is of any use",
+    ),
+    "accept_rule": Words(
+        "the reference's rule on the subject's own coins: u q < p accepts, the residual "
+        "max(p - q, 0) or the bonus row is drawn by inversion",
+        "coins that are no uniforms, or that draft and accept share",
+    ),
+    "independence": Words(
+        "equal pairs of draws on uniform logits against Binomial(pairs, 1 / V), upper tail",
+        "noise that is shared in a way that no listed kind of pair meets; repulsion",
+    ),
+    "draft_law": Words(
+        "G or Pearson over pools that expect 50 draws, 1e-3 then 1e-6 on fresh draws",
+        "shifts inside a pool; a row that reads its neighbour's previous token",
+    ),
+    "claim": Words(
+        "U = F(x-) + W p(x) under the exported law is uniform: G over 64 bins in two orders",
+        "an exported law and a draw that are wrong alike; errors inside a bin",
+    ),
+    "lossless": Words(
+        "y_k given y_<k on completed commits, G or Pearson over pools, 1e-3 then 1e-6",
+        "how many drafts are accepted; shifts inside a pool",
+    ),
+}
