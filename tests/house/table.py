@@ -28,6 +28,8 @@ TABLE = {
     "oracle/judge/drive.py": "torch .judge.protocol .judge.script .judge.history .judge.redraw",
     "oracle/judge/margin.py": "numpy",
     "oracle/judge/significance.py": "numpy scipy",
+    "oracle/judge/bank.py": "numpy scipy .judge.significance",
+    "oracle/judge/scan.py": "numpy scipy .judge.significance",
     "oracle/judge/budget.py": "",
     "oracle/judge/verdict.py": "",
     "oracle/judge/redraw.py": "torch .reference.*",
