@@ -29,6 +29,8 @@ TABLE = {
     "oracle/judge/drive.py": "torch .judge.protocol .judge.script .judge.history .judge.redraw",
     "oracle/judge/margin.py": "numpy",
     "oracle/judge/significance.py": "numpy scipy",
+    "oracle/judge/bank.py": "numpy scipy .judge.significance",
+    "oracle/judge/scan.py": "numpy scipy .judge.significance",
     "oracle/judge/budget.py": "",
     "oracle/judge/pace.py": "torch .judge.context .judge.coupling .judge.drive .judge.history "
     ".judge.loading .judge.margin .judge.protocol .judge.script .judge.trial",
