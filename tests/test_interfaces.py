@@ -159,7 +159,15 @@ def test_explain_says_claim_and_cost(check: object) -> None:
     """Each check is explained in full."""
     code, output = run("explain", check.NAME)  # type: ignore[attr-defined]
     assert code == 0
-    for words in ("claims:", "how:", "on what:", "false-alarm probability:", "alone:"):
+    for words in (
+        "claims:",
+        "how:",
+        "formula:",
+        "blind to:",
+        "on what:",
+        "false-alarm probability:",
+        "alone:",
+    ):
         assert words in output
     assert run("explain", "luck")[0] == 2
 
