@@ -134,25 +134,24 @@ def exact(table: Table, log_law: Floats, alarm: float) -> Exact:
     logs = np.append(log_values(table.counts, bank), never_drawn(log_law, table.counts))
     names = [*(one.name for one in bank), NEVER_DRAWN]
     finding = scan(table.law, table.counts, half)
-    complaint = ""
+    complaints = []
     if rejects(logs, half):
         best = int(logs.argmax())
-        complaint = (
+        complaints.append(
             f"{table.draws} draws are 10^{logs[best] / math.log(10):.1f} times as likely under "
             f"'{names[best]}' as under the law; mean over {len(logs)} such faults "
             f"10^{mean_log(logs) / math.log(10):.1f}, required below 10^{-math.log10(half):.1f}"
         )
-    elif finding.rejects:
-        complaint = (
+    if finding.rejects:
+        complaints.append(
             f"{interval(table, finding)}: observed {finding.observed} draws, "
             f"{finding.expected:.6g} expected; p = {finding.adjusted:.2g} after all intervals, "
             f"required above {half:.2g}"
         )
     tilt = smallest_tilt(bank, table.law, table.draws, len(logs), half)
     mass = smallest_mass(table.law, table.draws, half)
-    return Exact(
-        alarm, dict(zip(names, logs.tolist(), strict=True)), finding, tilt, mass, complaint
-    )
+    said = "; ".join(complaints)
+    return Exact(alarm, dict(zip(names, logs.tolist(), strict=True)), finding, tilt, mass, said)
 
 
 def interval(table: Table, finding: Finding) -> str:
