@@ -201,8 +201,10 @@ def explain(check: Annotated[str, typer.Argument(help="a name from draftproof li
         module = named(check)
     except KeyError as error:
         raise usage(str(error.args[0])) from error
-    line = SHARES.get(getattr(module, "LEDGER", module.NAME))
-    cost = "none: it decides without chance" if line is None else f"{line:.0%} of the budget"
+    lines = getattr(module, "LEDGER", module.NAME)
+    names = (lines,) if isinstance(lines, str) else lines
+    share = sum(SHARES.get(name, 0.0) for name in names)
+    cost = f"{share:.0%} of the budget" if share else "none: it decides without chance"
     Console().print(
         f"[bold]{module.NAME}[/]: {module.TITLE}\n"
         f"claims: {module.CLAIM}\n"

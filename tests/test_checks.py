@@ -128,13 +128,17 @@ def test_a_subject_that_says_it_did_not_fold_is_unknown() -> None:
 
 
 class TooHot(Reference):
-    """Draws at 1.3 times the temperature in its first 64 replays only."""
+    """Draws at 1.07 times the temperature in its first 64 replays only.
+
+    So little alarms chi-square at 1e-3, and nothing that reads deeper.
+    """
 
     replays = 0
+    tilt = 1.07
 
     def load(self, inputs: Mapping[str, torch.Tensor]) -> None:
         """Load hot, and cool down later."""
-        super().load({**inputs, "temperature": inputs["temperature"] * 1.3})
+        super().load({**inputs, "temperature": inputs["temperature"] * self.tilt})
         self.cool = dict(inputs)
 
     def replay(self) -> None:
@@ -165,6 +169,21 @@ def test_a_fault_that_stays_is_confirmed() -> None:
     answer = verdict("draft_law", plan, base, StaysHot)
     assert answer.outcome is Outcome.VIOLATED
     assert "on fresh draws" in answer.reason
+
+
+def test_what_the_bank_sees_needs_no_confirmation() -> None:
+    """A sampler as hot as a member of the bank is violated at stage one, and the member named."""
+
+    class MuchTooHot(TooHot):
+        tilt = 1.3
+
+    base = context()
+    plan = draft_law.plan(base, Size(rows=256, drafts=1, vocabulary=8), replays=64)
+    history, answer = Trial(MuchTooHot, base).case(draft_law, plan, base)
+    assert answer.outcome is Outcome.VIOLATED
+    assert "as likely under 'T +30 %' as under the law" in answer.reason
+    assert history is not None
+    assert history.stages == 1
 
 
 @pytest.mark.parametrize("combination", COMBINATIONS)

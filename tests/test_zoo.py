@@ -100,3 +100,10 @@ def test_the_stale_buffer_is_named(name: str, words: str) -> None:
     checks = (specimen.killed_by, specimen.blind_to)
     reasons = [r.verdict.reason for r in bad(judged(name, checks)[specimen.killed_by])]
     assert any(words in reason for reason in reasons), reasons
+
+
+def test_the_exact_tests_see_what_chi_square_merges_away() -> None:
+    """An id that never comes, too rare for a cell of its own: chi-square alone is not alarmed."""
+    (result,) = bad(judged("rarest_id", ("draft_law", "equality"))["draft_law"])
+    assert "as likely under 'an id never drawn' as under the law" in result.verdict.reason
+    assert all(fit["p_value"] > fit["level"] for fit in result.verdict.evidence["fits"])

@@ -42,11 +42,15 @@ class Multinomial:
             logits = (base[:, k] + bias.float()).to(getattr(torch, setting["step_dtype"])).float()
             best = logits.argmax(-1)
             drawable = logits.amax(-1).isfinite()
-            law = torch.softmax(torch.where(drawable[:, None], logits, 0.0) / heat, dim=-1)
+            law = self.law(torch.where(drawable[:, None], logits, 0.0) / heat)
             picked = torch.multinomial(law, 1, generator=self.generator).squeeze(1)
             previous = torch.where(greedy | ~drawable, best, picked)
             drawn.append(previous)
         self.tokens = torch.stack(drawn, 1)
+
+    def law(self, logits: torch.Tensor) -> torch.Tensor:
+        """The law of a step from its logits over T: [B, V]."""
+        return torch.softmax(logits, dim=-1)
 
     def read(self) -> Tensors:
         """The last block."""

@@ -31,6 +31,7 @@ TABLE = {
     "oracle/judge/significance.py": "numpy scipy",
     "oracle/judge/bank.py": "numpy scipy .judge.significance",
     "oracle/judge/scan.py": "numpy scipy .judge.significance",
+    "oracle/judge/goodness.py": "numpy .judge.bank .judge.scan .judge.significance",
     "oracle/judge/budget.py": "",
     "oracle/judge/pace.py": "torch .judge.context .judge.coupling .judge.drive .judge.history "
     ".judge.loading .judge.margin .judge.protocol .judge.script .judge.trial",
@@ -63,8 +64,9 @@ TABLE = {
     "oracle/judge/checks/__init__.py": ".judge.checks.*",
     "oracle/judge/checks/*.py": "torch numpy .reference.* .judge.script .judge.history "
     ".judge.verdict .judge.margin .judge.significance .judge.budget .judge.protocol "
-    ".judge.context .judge.coupling .judge.walk .judge.attribution .judge.continuity "
-    ".judge.merge .judge.parity .judge.checks.sampling .judge.checks.gates .workloads.synthetic",
+    ".judge.context .judge.coupling .judge.goodness .judge.walk .judge.attribution "
+    ".judge.continuity .judge.merge .judge.parity .judge.checks.sampling .judge.checks.gates "
+    ".workloads.synthetic",
     "oracle/subjects/__init__.py": "",
     "oracle/subjects/reference.py": "torch numpy .reference.* .judge.protocol .judge.binding",
     "oracle/subjects/torch_ops.py": "torch .judge.protocol",

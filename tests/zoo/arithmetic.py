@@ -110,6 +110,22 @@ def foreign_tilt(setting: Setting) -> Any:
     return Tilted(setting)
 
 
+class KeepsAllButOne(Multinomial):
+    """torch.multinomial over the V - 1 most likely ids."""
+
+    def law(self, logits: Tensor) -> Tensor:
+        """Leave the least likely id out; multinomial normalises what is left."""
+        law = super().law(logits)
+        return law.scatter(-1, law.argmin(-1, keepdim=True), 0.0)
+
+
+def rarest_id(setting: Setting) -> Any:
+    """Each context's least likely id is never drawn."""
+    if setting["family"] != "dspark" or setting["forward"] != "given":
+        raise NotImplementedError("it draws dspark blocks from given hidden states")
+    return KeepsAllButOne(setting)
+
+
 HERE = "tests.zoo.arithmetic"
 SPECIMENS = (
     Specimen(
@@ -173,6 +189,18 @@ SPECIMENS = (
         "A draft sampler applies its own temperature on top of the request's. It shows no noise, "
         "so only its draws can tell.",
         "z-lab/dflash#74",
+        COUNTER,
+        "draft_law",
+        "equality",
+        "100,000 draws at V = 16",
+    ),
+    Specimen(
+        "rarest_id",
+        HERE,
+        "Without a top-k the sampler still draws from a list of candidates, one shorter than the "
+        "vocabulary: the least likely id of each context never comes. Its mass is so small that "
+        "chi-square merges it with other cells, and lets it pass.",
+        "signalnine/q27#16",
         COUNTER,
         "draft_law",
         "equality",

@@ -1,30 +1,30 @@
 """Goodness of fit: drafted tokens follow the reference's law, given the token before."""
 
 import math
-from typing import Any
 
 import numpy as np
 import torch
 
 from ...reference import choice, draft, law, logits
-from .. import significance
-from ..budget import Ledger
+from ..budget import SHARES, Ledger
 from ..context import Context, Size, as_inputs, constant
+from ..goodness import Goodness, Table, judge
 from ..history import History
 from ..script import Command, Load, Plan, Read, Replay
-from ..significance import CASE_ALARM, STAGES, Fit, Pools
+from ..significance import CASE_ALARM
 from ..verdict import Pending, Verdict, holds, unknown, violated
 from ..walk import dtype_of
 
 NAME = "draft_law"
-LEDGER = "draw law"
-TITLE = "Gumbel law: chi-square goodness of fit"
+LEDGER = ("draw law", "exact law")
+TITLE = "Gumbel law: chi-square, likelihood ratios and exact binomials"
 CLAIM = "Sampled tokens follow softmax(step logits / T), each step given the token before it."
 NEEDS = ("DRAWS",)
 
 VOCABULARY, DRAFTS, EVERY_ID = 16, 3, 2**30
 # Stage two draws this many times as many as stage one (99 % power over both stages).
 CONFIRMATION = 1.6
+TABLES_MAX = 32
 
 
 def size_of(context: Context) -> Size:
@@ -57,20 +57,28 @@ def plans(context: Context) -> list[Plan]:
     return [plan(context, size_of(context), replays)]
 
 
-def tables(history: History) -> list[np.ndarray]:
-    """Exact joint laws of (token before, token), one table a step; a vector for a large V."""
+def laws(history: History) -> list[tuple[np.ndarray, np.ndarray, float]]:
+    """One (joint law, step logits over T, T) a step, each table [token before, token].
+
+    The first step has the anchor alone before it, and so one row.
+    """
     setting, inputs = history.setting, history.inputs["x"]
     rows = logits.draft_rows(inputs["hidden"][:1], setting["drafts"])
     base = logits.base_logits(rows, setting["head"], setting["vocabulary"])[0]
     bias = draft.vanilla(setting["w1"], setting["w2"])
     dtype, anchor = dtype_of(setting["step_dtype"]), inputs["anchor"][:1]
     heat = choice.clamped(inputs["temperature"][:1])
+    first = choice.step_logits(base[:1], bias(anchor), dtype)
     if setting["drafts"] == 1:
-        step = choice.step_logits(base[:1], bias(anchor), dtype)
-        return [choice.law(step, heat).numpy()]
+        return [(choice.law(first, heat).numpy(), (first / heat).numpy(), float(heat))]
     steps = law.transitions(base, bias, float(heat), dtype)
     joint = law.pair_laws(steps, int(anchor))
-    return [joint[0][int(anchor)][None].numpy(), *(table.numpy() for table in joint[1:])]
+    every = bias(torch.arange(setting["vocabulary"]))
+    scaled = [choice.step_logits(each.expand_as(every), every, dtype) / heat for each in base]
+    result = [(joint[0][int(anchor)][None].numpy(), (first / heat).numpy(), float(heat))]
+    for table, values in zip(joint[1:], scaled[1:], strict=True):
+        result.append((table.numpy(), values.numpy(), float(heat)))
+    return result
 
 
 def counts(history: History, stage: int) -> list[np.ndarray]:
@@ -88,74 +96,58 @@ def counts(history: History, stage: int) -> list[np.ndarray]:
     return [np.bincount(c, minlength=size) for c, size in zip(cells, sizes, strict=True)]
 
 
-def fits(history: History, stage: int) -> list[tuple[Pools, Fit, float]]:
-    """One fit a step: pools fixed from law and n, the statistic, and the smallest tilt seen."""
-    level = STAGES[stage - 1]
-    result = []
-    for table, seen in zip(tables(history), counts(history, stage), strict=True):
-        pools = significance.pool(table.ravel(), int(seen.sum()))
-        fitted = significance.fit(pools, seen.astype(np.int64), level)
-        weights = table.sum(axis=1)
-        present = weights > 0
-        conditional = np.where(present[:, None], table / np.maximum(weights, 1e-300)[:, None], 1.0)
-        with np.errstate(divide="ignore"):
-            log_law = np.log(conditional)
-        tilt = significance.smallest_tilt(pools, log_law, level, weights=weights)
-        result.append((pools, fitted, tilt))
-    return result
-
-
-def described(step: int, pools: Pools, fitted: Fit) -> dict[str, Any]:
-    """What is printed and stored of one fit."""
-    return {
-        "step": step,
-        "statistic": fitted.statistic,
-        "value": fitted.value,
-        "other": fitted.other,
-        "degrees": fitted.degrees,
-        "p_value": fitted.p_value,
-        "level": fitted.level,
-        "least_expected": fitted.least_expected,
-        "pools": len(pools.probability),
-        "draws": pools.draws,
-    }
+def fits(history: History, alarm: float) -> list[Goodness]:
+    """Each step judged by all tests, on the draws of the last stage."""
+    seen = counts(history, history.stages)
+    tables = [
+        Table(joint, flat.astype(np.int64).reshape(joint.shape), scaled, heat)
+        for (joint, scaled, heat), flat in zip(laws(history), seen, strict=True)
+    ]
+    return [judge(table, history.stages, alarm) for table in tables]
 
 
 def check(history: History, ledger: Ledger) -> Verdict | Pending:
-    """Stage one at 1e-3; only if it fires, fresh draws at 1e-6 decide."""
+    """Bank and scan decide at once; chi-square at 1e-3, then on fresh draws at 1e-6."""
     tokens = torch.cat([event["outputs"]["tokens"] for event in history.of("read")])
     if bool(((tokens < 0) | (tokens >= history.setting["vocabulary"])).any()):
         return violated("tokens lie outside the vocabulary", tokens.numel(), unit="draws")
-    stage = history.stages
-    fitted = fits(history, stage)
-    if stage == 1:
-        for _ in fitted:
+    alarm = SHARES["exact law"] * ledger.alpha / TABLES_MAX
+    judged = fits(history, alarm)
+    if history.stages == 1:
+        for _ in judged:
             ledger.take("draw law", CASE_ALARM)
-    alarmed = [(k, p, f) for k, (p, f, _) in enumerate(fitted) if f.rejects]
-    draws = sum(pools.draws for pools, _, _ in fitted)
-    evidence = [described(k, p, f) for k, (p, f, _) in enumerate(fitted)]
-    if alarmed and stage == 1:
-        step, _, fit = alarmed[0]
-        return Pending(f"step {step}: {fit.statistic} p = {fit.p_value:.2g} below {fit.level}")
-    if alarmed:
-        step, _, fit = alarmed[0]
-        return violated(
-            f"tokens of step {step} do not follow the law: {fit.statistic} = {fit.value:.6g} on "
-            f"{fit.degrees} degrees, p = {max(fit.p_value, 1e-300):.2g} on fresh draws, "
-            f"required >= {fit.level}",
-            draws,
-            unit="draws",
-            fits=evidence,
-        )
-    worst = max(tilt for _, _, tilt in fitted)
-    if not math.isfinite(worst):
+            ledger.take("exact law", alarm)
+    draws = sum(one.pools.draws for one in judged)
+    evidence = [one.described(k) for k, one in enumerate(judged)]
+    for step, one in enumerate(judged):
+        if one.complaint:
+            reason = f"tokens of step {step} do not follow the law: {one.complaint}"
+            return violated(reason, draws, unit="draws", fits=evidence)
+    for step, one in enumerate(judged):
+        fit = one.fit
+        if fit.rejects and history.stages == 1:
+            return Pending(f"step {step}: {fit.statistic} p = {fit.p_value:.2g} below {fit.level}")
+        if fit.rejects:
+            return violated(
+                f"tokens of step {step} do not follow the law: {fit.statistic} = {fit.value:.6g} "
+                f"on {fit.degrees} degrees, p = {max(fit.p_value, 1e-300):.2g} on fresh draws, "
+                f"required >= {fit.level}",
+                draws,
+                unit="draws",
+                fits=evidence,
+            )
+    weakest = max(judged, key=lambda one: one.tilt)
+    if not math.isfinite(weakest.tilt):
         return unknown("no temperature error would have been seen with these draws", draws)
-    second = " (confirmed by fresh draws)" if stage == 2 else ""
+    second = " (confirmed by fresh draws)" if history.stages == 2 else ""
+    masses = [one.exact.mass for one in judged if one.exact is not None]
+    what = "id" if len(judged) == 1 else "pair"
+    lost = f"; a lost {what} of mass {max(masses):.2g} (scan)" if masses else ""
     return holds(
         f"every step follows its law{second}",
         draws,
-        f"T off by {100 * worst:.2g} % (97.5 %); blind inside a pool, not valid below 1e-6",
+        f"{weakest.effect}{lost}",
         "draws",
         fits=evidence,
-        alarm=CASE_ALARM * len(fitted),
+        alarm=(CASE_ALARM + alarm) * len(judged),
     )
