@@ -5,7 +5,9 @@
 TABLE = {
     # oracle
     "oracle/__init__.py": ".judge.history .judge.protocol .judge.script .judge.verdict <dynamic>",
-    "oracle/__main__.py": "typer rich torch .judge.*",
+    "oracle/__main__.py": "typer rich .judge.* .nightly .options",
+    "oracle/nightly.py": "typer rich .judge.* .options",
+    "oracle/options.py": "typer torch .judge.trial",
     "oracle/plugin.py": "pytest .judge.*",
     "oracle/conformance/*.py": "pytest .judge.*",
     "oracle/reference/__init__.py": "",
@@ -52,6 +54,14 @@ TABLE = {
     "oracle/judge/page.py": "matplotlib .judge.verdict .judge.environment",
     "oracle/judge/merge.py": "torch torch.distributed .judge.history .judge.budget .judge.verdict",
     "oracle/judge/vectors.py": "torch jsonschema .reference.*",
+    "oracle/judge/seeds.py": "",
+    "oracle/judge/evidence.py": "numpy jsonschema .judge.significance",
+    "oracle/judge/sequential.py": "numpy scipy .judge.bank .judge.evidence .judge.significance "
+    ".judge.verdict",
+    "oracle/judge/stream.py": "torch numpy .reference.law .judge.bank .judge.checks "
+    ".judge.checks.draft_law .judge.checks.lossless .judge.context .judge.drive "
+    ".judge.environment .judge.evidence .judge.history .judge.loading .judge.script .judge.seeds "
+    ".judge.sequential .judge.significance .judge.trial .judge.verdict",
     "oracle/judge/loading.py": ".judge.protocol .judge.verdict <dynamic>",
     "oracle/judge/continuity.py": "torch",
     "oracle/judge/environment.py": "torch",
@@ -59,7 +69,8 @@ TABLE = {
     "oracle/judge/checks/*.py": "torch numpy .reference.* .judge.script .judge.history "
     ".judge.verdict .judge.margin .judge.significance .judge.budget .judge.protocol "
     ".judge.context .judge.coupling .judge.walk .judge.attribution .judge.continuity "
-    ".judge.merge .judge.parity .judge.checks.sampling .judge.checks.gates .workloads.synthetic",
+    ".judge.merge .judge.parity .judge.seeds .judge.checks.sampling .judge.checks.gates "
+    ".workloads.synthetic",
     "oracle/subjects/__init__.py": "",
     "oracle/subjects/reference.py": "torch numpy .reference.* .judge.protocol .judge.binding",
     "oracle/subjects/torch_ops.py": "torch .judge.protocol",
