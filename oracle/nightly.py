@@ -128,7 +128,7 @@ def resumed(path: Path | None, run: Mapping[str, Any], found: Sequence[Stream]) 
 
 def shard_only(case: str, verdict: Verdict, night: Night) -> Verdict:
     """A shard raises no alarm by chance: the budget belongs to the merged evidence."""
-    by_chance = case in night.pieces and decide(night.pieces[case], night.rule) is verdict
+    by_chance = case in night.pieces and decide(night.pieces[case], night.rule) == verdict
     if verdict.outcome is not Outcome.VIOLATED or night.run["shards"] == 1 or not by_chance:
         return verdict
     return unknown(f"this shard alone shows: {verdict.reason}; merge the shards to decide")
@@ -166,9 +166,10 @@ def told(verdicts: Mapping[str, Verdict], alpha: float, console: Console) -> int
             console.print(f"  [cyan]sees: {escape(verdict.effect)}[/]")
     outcomes = [verdict.outcome for verdict in verdicts.values()]
     code = exit_code(outcomes)
+    colour, sum_of = COLOURS[worst(outcomes)], worst(outcomes).value
     console.print(
-        f"[{COLOURS[worst(outcomes)]}]{worst(outcomes).value}[/]: {len(outcomes)} cases share the "
-        f"false-alarm probability {alpha:.0e}; exit code {code}"
+        f"[{colour}]{sum_of}[/]: false-alarm probability {alpha:.0e}, an equal part for each case "
+        f"({len(outcomes)}); exit code {code}"
     )
     return code
 

@@ -11,11 +11,12 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import numpy as np
+from jsonschema import Draft202012Validator, ValidationError
 
 from .significance import Counts, Floats
 
@@ -83,6 +84,12 @@ def on_grid(log_e: Floats) -> Floats:
     return np.floor(np.maximum(log_e, LOG_BOUND) / GRID) * GRID
 
 
+@cache
+def validator() -> Draft202012Validator:
+    """The schema, read and compiled once: a state is written after every chunk."""
+    return Draft202012Validator(json.loads(SCHEMA.read_text()))
+
+
 def same(what: str, left: Any, right: Any) -> None:
     """Refuse to add what differs, naming both sides."""
     if left != right:
@@ -148,13 +155,13 @@ def document(run: Mapping[str, Any], pieces: Sequence[Evidence]) -> dict[str, An
             for piece in pieces
         ],
     }
-    jsonschema.validate(found, json.loads(SCHEMA.read_text()))
+    validator().validate(found)
     return found
 
 
 def pieces_of(found: Mapping[str, Any]) -> list[Evidence]:
     """The evidence in a document; EvidenceError when it contradicts itself."""
-    jsonschema.validate(found, json.loads(SCHEMA.read_text()))
+    validator().validate(found)
     pieces = []
     for entry in found["evidence"]:
         laws = tuple(
@@ -191,9 +198,9 @@ def stored(path: Path) -> dict[str, Any]:
     """Read a document; EvidenceError names a file that is none."""
     try:
         found: dict[str, Any] = json.loads(path.read_text())
-        jsonschema.validate(found, json.loads(SCHEMA.read_text()))
+        validator().validate(found)
     except (OSError, json.JSONDecodeError) as error:
         raise EvidenceError(f"{path} cannot be read: {error}") from error
-    except jsonschema.ValidationError as error:
+    except ValidationError as error:
         raise EvidenceError(f"{path} is no evidence: {error.message}") from error
     return found

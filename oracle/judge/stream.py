@@ -29,7 +29,7 @@ from .verdict import Verdict, errored, violated
 
 # Draws of a batch are rows times replays times drafts. Chunks grow, so that a long run has few.
 ROWS, REPLAYS, GROWTH, LARGEST = 2048, 16, 8, 512
-CANDIDATES = 16
+CANDIDATES = 64
 VERSIONS = ("draftproof", "torch", "numpy", "scipy")
 
 
