@@ -174,6 +174,9 @@ def test_a_document_that_contradicts_itself_is_refused() -> None:
     edited["evidence"][0]["draws"] += 1
     with pytest.raises(EvidenceError, match="stated and counted, differ: 5001 and 5000"):
         pieces_of(edited)
+    moved = {**found, "run": {**RUN, "cases": ["another"]}}
+    with pytest.raises(EvidenceError, match="evidence of 'a case', required: of one of"):
+        pieces_of(moved)
     short = json.loads(json.dumps(found))
     short["evidence"][0]["log_e"].pop()
     with pytest.raises(EvidenceError, match="named and valued, differ"):

@@ -1,54 +1,38 @@
 """deep and merge: shards, resumption after a kill, subjects that hold and that do not."""
 
-import json
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Mapping
-from itertools import permutations
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from typer.testing import CliRunner
 
 from impl.stages import Stages
 from impl.subject import factory
-from oracle.__main__ import app
 from oracle.judge import stream
 from oracle.judge.checks import draft_law
-from oracle.judge.evidence import Evidence, pieces_of, store, stored
+from oracle.judge.evidence import pieces_of, store, stored
+from oracle.judge.night import resumed
 from oracle.judge.sequential import fixed_draws, spread
-from oracle.judge.significance import Counts
-from oracle.judge.stream import KINDS, Stream
-from oracle.judge.trial import Trial
-from oracle.judge.verdict import Verdict
-from oracle.nightly import Night, resumed, together
+from oracle.judge.stream import Stream
 from oracle.subjects import reference, torch_ops
 
-from .judging import FOLDED, context, probed
+from .judging import context
+from .nights import CASE, DRAFT, EFFECT, ONLY, ROWS, counted, grown, night_of, run, stream_of
 from .zoo.capture import frozen_noise
 
 ROOT = Path(__file__).parents[1]
-CASE = "draft_law, dspark/counter"
-ONLY = ("--engine", "emulator", "--only", "dspark/counter")
-DRAFT = KINDS[0]
-EFFECT = 0.02
 
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Chunks of an eighth of the rows."""
-    monkeypatch.setattr(stream, "ROWS", 256)
-
-
-def run(*words: str) -> tuple[int, str]:
-    """Exit code and output of one command."""
-    result = CliRunner().invoke(app, list(words), env={"COLUMNS": "300"})
-    return result.exit_code, result.output
+    monkeypatch.setattr(stream, "ROWS", ROWS)
 
 
 def hot(setting: Mapping[str, Any]) -> Any:
@@ -73,59 +57,12 @@ def reads_nothing(setting: Mapping[str, Any]) -> Any:
     return Empty(setting)
 
 
-def counted(chunk: Evidence | Verdict) -> Counts:
-    """The counts of one chunk, which must be evidence."""
-    assert isinstance(chunk, Evidence), chunk
-    return chunk.laws[0].counts
-
-
-def stream_of(subject: Any = FOLDED, effect: float = EFFECT, seed: int = 0) -> Stream:
-    """The draft law of one subject."""
-    base = probed(context(seed=seed), subject)
-    return Stream(DRAFT, Trial(subject, base), base, "here", effect)
-
-
-def night_of(effect: float = EFFECT, shard: int = 1, shards: int = 1) -> Night:
-    """A run over the draft law alone."""
-    run = {"seed": 0, "shard": shard, "shards": shards, "alpha": 1e-6, "effect": effect}
-    return Night({**run, "bound": 1e-3, "cases": [CASE]}, {}, {})
-
-
-def grown(source: Stream, night: Night, chunks: int) -> Night:
-    """Up to a number of chunks more, fewer when it is decided."""
-    for _ in range(chunks):
-        if night.over():
-            break
-        night.grow(source)
-    return night
-
-
 @pytest.fixture(scope="module")
 def healthy() -> Stream:
     """The folded sampler's stream, for an effect that needs some chunks."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stream, "ROWS", 256)
+        patch.setattr(stream, "ROWS", ROWS)
         return stream_of()
-
-
-def test_four_shards_are_one_long_run_in_any_order(healthy: Stream, tmp_path: Path) -> None:
-    """Counts, seeds, values and the verdict: bit for bit, whoever is added first."""
-    long = night_of()
-    for _ in range(8):
-        long.grow(healthy)
-    paths = []
-    for shard in (1, 2, 3, 4):
-        night = night_of(shard=shard, shards=4)
-        for _ in range(2):
-            night.grow(healthy)
-        paths.append(tmp_path / f"{shard}.json")
-        store(paths[-1], night.document())
-    expected = long.document()
-    for order in list(permutations(paths))[::4]:
-        whole = together(order)
-        assert whole.document() == expected
-        assert whole.closed("over") == long.closed("over")
-    assert {verdict.outcome.value for verdict in long.closed("over").values()} == {"holds"}
 
 
 def test_a_healthy_sampler_ends_early(healthy: Stream) -> None:
@@ -238,81 +175,8 @@ def test_deep_without_time_is_unknown(tmp_path: Path) -> None:
     words = ("deep", "--subject", "torch", *ONLY, "--limit", "0", "--state", str(state))
     code, output = run(*words)
     assert code == 3
-    assert "0 s are over, or another case decided: nothing was drawn" in output
+    assert "0 s are over, or another case ended the run: nothing was drawn" in output
     assert not state.exists()
-
-
-def shard_file(healthy: Stream, path: Path, shard: int, shards: int, **changed: Any) -> Path:
-    """A stored shard of two chunks, some of its fields changed."""
-    night = night_of(shard=shard, shards=shards)
-    for _ in range(2):
-        night.grow(healthy)
-    found = night.document()
-    found["run"] |= {key: value for key, value in changed.items() if key in found["run"]}
-    found["evidence"][0] |= {k: v for k, v in changed.items() if k in found["evidence"][0]}
-    if "digest" in changed:
-        found["evidence"][0]["laws"][0]["digest"] = changed["digest"]
-    store(path, found)
-    return path
-
-
-@pytest.mark.parametrize(
-    ("shards", "changed", "words"),
-    [
-        ((1, 1, 2), {}, "are counted on both sides"),
-        ((1, 2, 2), {"digest": "0" * 64}, "digests of the law of run 0 differ"),
-        (
-            (1, 2, 2),
-            {"subject": "foe"},
-            "subjects differ: 'here, engine emulator on cpu' and 'foe'",
-        ),
-        ((1, 2, 2), {"versions": {"torch": "0"}}, "versions differ"),
-        ((1, 2, 2), {"alpha": 1e-3}, "has alpha = 1e-06,"),
-        ((1, 2, 2), {"effect": 0.01}, "has effect = 0.02,"),
-    ],
-)
-def test_merge_refuses_what_is_no_part_of_the_test(
-    shards: tuple[int, int, int], changed: dict, words: str, healthy: Stream, tmp_path: Path
-) -> None:
-    """Exit 2, and the file or both sides are named."""
-    first, second, count = shards
-    one = shard_file(healthy, tmp_path / "one.json", first, count)
-    two = shard_file(healthy, tmp_path / "two.json", second, count, **changed)
-    code, output = run("merge", str(one), str(two))
-    assert code == 2
-    plain = " ".join(output.replace("│", " ").split())
-    assert words in plain
-    assert "two.json" in plain
-
-
-def test_merge_refuses_another_bank(healthy: Stream, tmp_path: Path) -> None:
-    """Members are compared by name and order."""
-    names = list(healthy.members)
-    one = shard_file(healthy, tmp_path / "one.json", 1, 2)
-    two = shard_file(healthy, tmp_path / "two.json", 2, 2, members=names[::-1])
-    code, output = run("merge", str(one), str(two))
-    assert code == 2
-    assert "banks differ" in output
-
-
-def test_merge_writes_the_sum_and_its_verdict(healthy: Stream, tmp_path: Path) -> None:
-    """Exit code, JSON that reads as evidence again, and two nights of different seeds add."""
-    one = shard_file(healthy, tmp_path / "one.json", 1, 2)
-    night = night_of()
-    night.run = {**night.run, "seed": 5}
-    other = stream_of(seed=5)
-    for _ in range(2):
-        night.grow(other)
-    two = tmp_path / "two.json"
-    store(two, night.document())
-    out = tmp_path / "sum.json"
-    code, _ = run("merge", str(one), str(two), "--json", str(out))
-    found = json.loads(out.read_text())
-    assert code == found["exit_code"]
-    assert [law["run"] for law in found["evidence"][0]["laws"]] == [0, 5]
-    parts = [pieces_of(stored(path))[0] for path in (one, two)]
-    assert pieces_of(found)[0].draws == sum(part.draws for part in parts)
-    assert found["verdicts"][CASE]["verdict"] in ("unknown", "holds")
 
 
 def test_a_shard_alone_raises_no_alarm(tmp_path: Path) -> None:

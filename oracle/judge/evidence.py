@@ -177,6 +177,9 @@ def pieces_of(found: Mapping[str, Any]) -> list[Evidence]:
             laws,
             frozenset(entry["seeds"]),
         )
+        cases = found["run"]["cases"]
+        if piece.case not in cases:
+            raise EvidenceError(f"evidence of {piece.case!r}, required: of one of {cases}")
         same(f"draws of {piece.case!r}, stated and counted,", entry["draws"], piece.draws)
         same(f"members of {piece.case!r}, named and valued,", len(piece.members), len(piece.log_e))
         pieces.append(piece)

@@ -58,6 +58,7 @@ TABLE = {
     "oracle/judge/evidence.py": "numpy jsonschema .judge.significance",
     "oracle/judge/sequential.py": "numpy scipy .judge.bank .judge.evidence .judge.significance "
     ".judge.verdict",
+    "oracle/judge/night.py": ".judge.evidence .judge.sequential .judge.stream .judge.verdict",
     "oracle/judge/stream.py": "torch numpy .reference.law .judge.bank .judge.checks "
     ".judge.checks.draft_law .judge.checks.lossless .judge.context .judge.drive "
     ".judge.environment .judge.evidence .judge.history .judge.loading .judge.script .judge.seeds "
