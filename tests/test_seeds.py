@@ -13,6 +13,7 @@ from oracle.judge.context import PROFILES
 from oracle.judge.history import History
 from oracle.judge.script import Plan
 from oracle.judge.seeds import seed_of
+from oracle.judge.trial import seeded
 
 from .judging import context
 
@@ -90,3 +91,15 @@ def test_a_transform_from_before_is_the_same(order: str) -> None:
     assert np.allclose(old, ((np.arange(4)[:, None] + w / 40) / 4).ravel())
     new = claim.integral_transform(history_of(plan, events, dict(plan.notes)), 1, order)
     assert not np.allclose(old, new)
+
+
+def test_the_noise_seed_of_a_case_is_its_own() -> None:
+    """Cases, combinations and runs differ; the same case of the same run repeats."""
+    base, other = context(), context(("dspark", "race"))
+    plans = lossless.plans(base)
+    seeds = [seeded(plan, base).setting["seed"] for plan in plans]
+    seeds += [seeded(plans[0], each).setting["seed"] for each in (other, context(seed=1))]
+    assert len(set(seeds)) == len(plans) + 2
+    again = seeded(lossless.plans(base)[0], base)
+    assert again.setting["seed"] == seeds[0]
+    assert again.case == plans[0].case

@@ -48,7 +48,7 @@ TABLE = {
     "oracle/judge/attribution.py": "torch .judge.margin .judge.coupling .judge.protocol",
     "oracle/judge/trial.py": "torch .judge.protocol .judge.script .judge.drive .judge.history "
     ".judge.context .judge.checks .judge.margin .judge.budget .judge.verdict .judge.loading "
-    ".judge.environment .judge.merge .workloads.*",
+    ".judge.environment .judge.merge .judge.seeds .workloads.*",
     "oracle/judge/report.py": "rich jsonschema .judge.verdict .judge.budget .judge.checks "
     ".judge.trial .judge.environment",
     "oracle/judge/page.py": "matplotlib .judge.verdict .judge.environment",
