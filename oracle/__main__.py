@@ -1,4 +1,4 @@
-"""The command line: verify, judge, list, explain. Arguments and exit codes only."""
+"""The command line: verify, deep, merge, judge, list, explain. Arguments and exit codes only."""
 
 import json
 import shlex
@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
-import torch
 import typer
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -24,40 +23,17 @@ from .judge.features import FEATURES
 from .judge.loading import NAMED, AdapterError, CannotServeError, load_factory
 from .judge.merge import enter
 from .judge.protocol import ABILITIES
-from .judge.trial import COMBINATIONS, Result, Trial, judge_again, workload_named
+from .judge.trial import Result, Trial, judge_again, workload_named
 from .judge.verdict import exit_code
+from .nightly import deep, merge
+from .options import chosen_combinations, engine_and_device, usage
 from .planner import plan
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help=__doc__)
-app.command()(plan)
-ENGINES = ("auto", "emulator", "cuda", "eager")
 UNKNOWN = 3
-
-
-def usage(message: str) -> typer.BadParameter:
-    """A usage error: exit code 2."""
-    return typer.BadParameter(message)
-
-
-def engine_and_device(engine: str) -> tuple[str, str]:
-    """Resolve 'auto' to cuda where a GPU is visible, else to the emulator on the CPU."""
-    if engine not in ENGINES:
-        raise usage(f"engine is {engine!r}, required: one of {', '.join(ENGINES)}")
-    visible = torch.cuda.is_available()
-    if engine == "cuda" and not visible:
-        raise usage("engine cuda needs a GPU, and torch sees none")
-    if engine == "auto":
-        engine = "cuda" if visible else "emulator"
-    return engine, "cuda" if engine == "cuda" else "cpu"
-
-
-def chosen_combinations(only: list[str]) -> tuple[tuple[str, str], ...]:
-    """The combinations named by --only, all when none is."""
-    labels = {"dflash" if f == "dflash" else f"{f}/{d}": (f, d) for f, d in COMBINATIONS}
-    for label in only:
-        if label not in labels:
-            raise usage(f"combination {label!r} is not known, required: {', '.join(labels)}")
-    return tuple(labels[label] for label in only) or COMBINATIONS
+app.command()(plan)
+app.command()(deep)
+app.command()(merge)
 
 
 def run_with_progress(trial: Trial, console: Console, save: Path | None) -> list[Result]:

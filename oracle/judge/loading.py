@@ -1,7 +1,10 @@
 """From "package.module:factory" to a subject, saying whose mistake an error is."""
 
+import hashlib
 import importlib
 import inspect
+import sys
+from pathlib import Path
 
 from .protocol import ABILITIES, VERBS, Factory, Setting, Subject
 
@@ -41,6 +44,23 @@ def load_factory(name: str) -> Factory:
     if not callable(factory):
         raise AdapterError(f"{module_name} has no callable {attribute!r}")
     return factory  # type: ignore[no-any-return]
+
+
+def source_digest(factory: Factory) -> str:
+    """Sha256 of the Python files of the top-level package, or the one file, of a factory.
+
+    It tells builds of a sampler apart; compiled parts and other packages are not in it.
+    """
+    name = getattr(factory, "__module__", type(factory).__module__).partition(".")[0]
+    module = sys.modules[name]
+    folders = [Path(folder) for folder in getattr(module, "__path__", ())]
+    files = sorted(file for folder in folders for file in folder.rglob("*.py"))
+    if not folders and getattr(module, "__file__", None):
+        files = [Path(str(module.__file__))]
+    found = hashlib.sha256()
+    for file in files:
+        found.update(f"{file.name}\0".encode() + hashlib.sha256(file.read_bytes()).digest())
+    return found.hexdigest()
 
 
 def check_verb(subject: object, verb: str, arguments: int) -> None:

@@ -19,6 +19,7 @@ from .margin import ARITHMETIC
 from .merge import World, added, merged
 from .protocol import Factory, Setting, Subject
 from .script import Plan
+from .seeds import seed_of
 from .verdict import Pending, Verdict, errored, not_applicable, unknown
 
 ALONE = "one process: start it with torchrun --nproc-per-node 2 -m oracle verify"
@@ -118,6 +119,7 @@ class Trial:
         self, check: ModuleType, plan: Plan, context: Context
     ) -> tuple[History | None, Verdict]:
         """Build, play, judge; stage two on the same subject when stage one was alarmed."""
+        plan = seeded(plan, context)
         try:
             subject = build(self.factory, placed(plan.setting))
         except CannotServeError as error:
@@ -142,6 +144,7 @@ class Trial:
     ) -> tuple[History | None, Verdict]:
         """Build and play on every rank at once; each judges what all of them saw."""
         self.world.gather(plan.case)
+        plan = seeded(plan, context)
         history: History | None = None
         failure: Verdict | None = None
         try:
@@ -199,6 +202,13 @@ class Trial:
             history.error = str(error)
         except Exception as error:  # noqa: BLE001 - whatever a subject raises is its verdict
             history.error = f"{type(error).__name__}: {error}"
+
+
+def seeded(plan: Plan, context: Context) -> Plan:
+    """The plan with the noise seed of its case: no two cases of a run share their noise."""
+    case = f"{context.label}: {plan.case}"
+    seed = seed_of(plan.check, case, "subject", run=context.seed)
+    return replace(plan, setting={**plan.setting, "seed": seed})
 
 
 def placed(setting: Setting) -> dict[str, Any]:

@@ -4,7 +4,7 @@ Prints one table, and with `--json` writes it. Ours stand at the draws of profil
 """
 
 import argparse
-import datetime
+import datetime as dt
 import json
 from pathlib import Path
 from typing import Any
@@ -126,7 +126,7 @@ def shown(rows: list[Row]) -> Table:
     return table
 
 
-def worded(value: float | bool | None) -> str:
+def worded(value: Any) -> str:
     """A share in percent, or whether a fault is found at all."""
     if value is None or value is False:
         return "-"
@@ -149,7 +149,7 @@ def main() -> None:
     console.print(shown(rows))
     if options.json:
         report = {
-            "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+            "date": dt.datetime.now(dt.UTC).date().isoformat(),
             "seeds": f"0 to {RUNS - 1}",
             "versions": {"numpy": np.__version__, "scipy": scipy.__version__},
             "rows": rows,

@@ -5,8 +5,10 @@
 TABLE = {
     # oracle
     "oracle/__init__.py": ".judge.history .judge.protocol .judge.script .judge.verdict <dynamic>",
-    "oracle/__main__.py": "typer rich torch .judge.* .planner",
+    "oracle/__main__.py": "typer rich .judge.* .nightly .options .planner",
     "oracle/planner.py": "typer rich torch numpy .judge.* .reference.* .workloads.synthetic",
+    "oracle/nightly.py": "typer rich .judge.* .options",
+    "oracle/options.py": "typer torch .judge.trial",
     "oracle/plugin.py": "pytest .judge.*",
     "oracle/conformance/*.py": "pytest .judge.*",
     "oracle/reference/__init__.py": "",
@@ -52,12 +54,21 @@ TABLE = {
     "oracle/judge/attribution.py": "torch .judge.margin .judge.coupling .judge.protocol",
     "oracle/judge/trial.py": "torch .judge.protocol .judge.script .judge.drive .judge.history "
     ".judge.context .judge.checks .judge.margin .judge.budget .judge.verdict .judge.loading "
-    ".judge.environment .judge.merge .workloads.*",
+    ".judge.environment .judge.merge .judge.seeds .workloads.*",
     "oracle/judge/report.py": "rich jsonschema .judge.verdict .judge.budget .judge.checks "
     ".judge.trial .judge.environment",
     "oracle/judge/page.py": "matplotlib .judge.verdict .judge.environment",
     "oracle/judge/merge.py": "torch torch.distributed .judge.history .judge.budget .judge.verdict",
     "oracle/judge/vectors.py": "torch jsonschema .reference.*",
+    "oracle/judge/seeds.py": "",
+    "oracle/judge/evidence.py": "numpy jsonschema .judge.significance",
+    "oracle/judge/sequential.py": "numpy scipy .judge.bank .judge.evidence .judge.significance "
+    ".judge.verdict",
+    "oracle/judge/night.py": ".judge.evidence .judge.sequential .judge.stream .judge.verdict",
+    "oracle/judge/stream.py": "torch numpy .reference.law .judge.bank .judge.checks "
+    ".judge.checks.draft_law .judge.checks.lossless .judge.context .judge.drive "
+    ".judge.environment .judge.evidence .judge.history .judge.loading .judge.script .judge.seeds "
+    ".judge.sequential .judge.significance .judge.trial .judge.verdict",
     "oracle/judge/loading.py": ".judge.protocol .judge.verdict <dynamic>",
     "oracle/judge/continuity.py": "torch",
     "oracle/judge/environment.py": "torch",
@@ -65,7 +76,8 @@ TABLE = {
     "oracle/judge/checks/*.py": "torch numpy .reference.* .judge.script .judge.history "
     ".judge.verdict .judge.margin .judge.significance .judge.budget .judge.protocol "
     ".judge.context .judge.coupling .judge.goodness .judge.walk .judge.attribution "
-    ".judge.continuity .judge.merge .judge.parity .judge.checks.sampling .judge.checks.gates "
+    ".judge.continuity .judge.merge .judge.parity .judge.seeds .judge.checks.sampling "
+    ".judge.checks.gates "
     ".workloads.synthetic",
     "oracle/subjects/__init__.py": "",
     "oracle/subjects/reference.py": "torch numpy .reference.* .judge.protocol .judge.binding",

@@ -7,6 +7,7 @@ from ..budget import Ledger
 from ..context import Context, as_inputs, query_rows
 from ..history import History
 from ..script import Command, Load, Plan, Read, Replay
+from ..seeds import seed_of
 from ..significance import CASE_ALARM, STAGES, equal_bins, smallest_shift
 from ..verdict import Pending, Verdict, holds, violated
 
@@ -32,8 +33,12 @@ def plans(context: Context) -> list[Plan]:
     top_k = torch.full((rows,), EVERY_ID)
     inputs = {"x": as_inputs(setting, hidden, anchor, heat, top_k)}
     run: tuple[Command, ...] = (Replay(redraw=False), Read())
-    notes = {"seed": context.seed}
     case = f"V = {material.vocabulary}"
+    seeds = [
+        seed_of(NAME, f"{context.label}: {case}", "transform", stage, run=context.seed)
+        for stage in (1, 2)
+    ]
+    notes = {"seed": context.seed, "seeds": seeds}
     return [Plan(NAME, case, setting, inputs, (Load("x"), *run * replays), run * replays, notes)]
 
 
@@ -54,11 +59,14 @@ def integral_transform(history: History, stage: int, order: str) -> np.ndarray:
     """Randomised probability integral transform of every token, one band a temperature.
 
     U = F(x-) + W p(x) is uniform and independent when the exported law is the one drawn from. W
-    comes from the judge's own seed, another one for each stage and order. The transform of rows at
+    comes from the judge's own seed, another one for each stage and order; histories that name only
+    the seed of their run are judged with the W they were stored for. The transform of rows at
     temperature number i of HEATS fills the band [i, i + 1) / len(HEATS), so that errors of opposite
     sign at two temperatures do not cancel.
     """
-    draw = np.random.default_rng([history.notes["seed"], stage, len(order)])
+    seeds = history.notes.get("seeds")
+    entropy = [seeds[stage - 1]] if seeds else [history.notes["seed"], stage]
+    draw = np.random.default_rng([*entropy, len(order)])
     boundary = [i for i, e in enumerate(history.events) if e["verb"] == "stage"]
     events = history.events[: boundary[0]] if boundary else history.events
     if stage > 1:

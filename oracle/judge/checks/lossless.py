@@ -12,6 +12,7 @@ from ..context import Context, as_inputs, constant
 from ..goodness import Table, judge
 from ..history import History
 from ..script import Accept, Command, Load, Plan, Read, Replay
+from ..seeds import seed_of
 from ..significance import CASE_ALARM, STAGES
 from ..verdict import Pending, Verdict, holds, violated
 
@@ -51,7 +52,11 @@ def plan(context: Context, rule: str, top_p: float) -> Plan:
     run: tuple[Command, ...] = (Replay(redraw=False), Read(), Accept("target", rule))
     second = run * int(replays * CONFIRMATION)
     case = f"rule {rule}, top-p {top_p:g}"
-    notes = {"seed": context.seed}
+    seeds = [
+        seed_of(NAME, f"{context.label}: {case}", "completion", stage, run=context.seed)
+        for stage in (1, 2)
+    ]
+    notes = {"seed": context.seed, "seeds": seeds}
     return Plan(NAME, case, setting, inputs, (Load("x"), *run * replays), second, notes)
 
 
@@ -75,9 +80,11 @@ def target_steps(history: History) -> torch.Tensor:
 def completed(history: History, stage: int, steps: np.ndarray) -> np.ndarray:
     """Every commit completed to K + 1 tokens by reference draws; the block then has an exact law.
 
-    The completion draws from the judge's own seed, another one for each stage.
+    The completion draws from the judge's own seed, another one for each stage; histories that
+    name only the seed of their run are completed as they were when they were stored.
     """
-    draw = np.random.default_rng([history.notes["seed"], 5, stage])
+    seeds = history.notes.get("seeds")
+    draw = np.random.default_rng(seeds[stage - 1] if seeds else [history.notes["seed"], 5, stage])
     boundary = [i for i, e in enumerate(history.events) if e["verb"] == "stage"]
     events = history.events[: boundary[0]] if boundary else history.events
     if stage > 1:

@@ -1,0 +1,172 @@
+"""The commands of a night: deep draws until it is decided, merge adds what several shards saw."""
+
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from .judge.budget import ALPHA, Ledger
+from .judge.context import PROFILES, Context
+from .judge.evidence import EvidenceError, store
+from .judge.loading import NAMED, AdapterError, CannotServeError, load_factory
+from .judge.night import Night, resumed, shard_only, together
+from .judge.report import COLOURS
+from .judge.sequential import BOUND, strongest
+from .judge.stream import Stream, streams
+from .judge.trial import Trial, workload_named
+from .judge.verdict import Verdict, exit_code, worst
+from .options import chosen_combinations, engine_and_device, usage
+
+UNKNOWN = 3
+
+
+def effect_of(text: str) -> float:
+    """The relative error of T in 'temperature=0.01'."""
+    kind, _, size = text.partition("=")
+    try:
+        value = float(size)
+    except ValueError:
+        value = -1.0
+    if kind != "temperature" or not 0.0 < value < 1.0:
+        raise usage(f"effect is {text!r}, required: temperature=X with X between 0 and 1")
+    return value
+
+
+def shard_of(text: str) -> tuple[int, int]:
+    """I and N of 'I/N', 1 <= I <= N."""
+    first, slash, last = text.partition("/")
+    if not (slash and first.isdecimal() and last.isdecimal() and 1 <= int(first) <= int(last)):
+        raise usage(f"shard is {text!r}, required: I/N with 1 <= I <= N")
+    return int(first), int(last)
+
+
+def draw(night: Night, found: Sequence[Stream], save: Callable[[], None], limit: float) -> None:
+    """Draw chunks in turn until all is decided or `limit` seconds are over, behind a bar."""
+    end = time.monotonic() + limit
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("", total=limit)
+        while not night.over() and time.monotonic() < end:
+            for stream in found:
+                if stream.case in night.verdicts or night.over() or time.monotonic() >= end:
+                    continue
+                night.grow(stream)
+                save()
+                piece = night.pieces.get(stream.case)
+                if piece is not None:
+                    name, log_e = strongest(piece)
+                    text = f"{stream.case}: {piece.draws:,} draws, log e = {log_e:.3g} ({name})"
+                    past = limit - (end - time.monotonic())
+                    progress.update(task, completed=min(past, limit), description=text)
+
+
+def told(verdicts: Mapping[str, Verdict], alpha: float, console: Console) -> int:
+    """Print one paragraph a case and the sum; the exit code."""
+    for case, verdict in verdicts.items():
+        colour = COLOURS[verdict.outcome]
+        console.print(
+            f"[{colour}]{verdict.outcome.value}[/]: {escape(case)}, {verdict.used:,} draws"
+        )
+        console.print(f"  {escape(verdict.reason)}")
+        if verdict.effect:
+            console.print(f"  [cyan]sees: {escape(verdict.effect)}[/]")
+    outcomes = [verdict.outcome for verdict in verdicts.values()]
+    code = exit_code(outcomes)
+    colour, sum_of = COLOURS[worst(outcomes)], worst(outcomes).value
+    console.print(
+        f"[{colour}]{sum_of}[/]: false-alarm probability {alpha:.0e}, an equal part for each case "
+        f"({len(outcomes)}); exit code {code}"
+    )
+    return code
+
+
+def opened(
+    factory: Any, context: Context, only: list[str], name: str, effect: float
+) -> list[Stream]:
+    """The streams of all cases, or a typer.Exit that says why there is none."""
+    trial = Trial(factory, context, combinations=chosen_combinations(only))
+    found = streams(trial, name, effect)
+    if isinstance(found, Verdict):
+        Console().print(f"{found.outcome.value}: {escape(found.reason)}")
+        raise typer.Exit(exit_code([found.outcome]))
+    return found
+
+
+def deep(
+    subject: Annotated[str, typer.Option(help=f"{', '.join(NAMED)}, or module:factory")] = "folded",
+    engine: Annotated[str, typer.Option(help="auto, emulator, cuda or eager")] = "auto",
+    effect: Annotated[str, typer.Option(help="smallest fault to see")] = "temperature=0.01",
+    limit: Annotated[float, typer.Option(help="seconds after which it stops")] = 3600.0,
+    seed: Annotated[int, typer.Option(help="of inputs and noise; at night, the date")] = 0,
+    alpha: Annotated[float, typer.Option(help="false-alarm probability of the run")] = ALPHA,
+    state: Annotated[Path | None, typer.Option(help="written after every chunk, resumed")] = None,
+    shard: Annotated[str, typer.Option(help="I/N: draw every N-th chunk only")] = "1/1",
+    only: Annotated[list[str] | None, typer.Option(help="only this combination")] = None,
+) -> None:
+    """Draw until the law is violated, or holds for a stated effect. Exit codes as for verify."""
+    console = Console()
+    engine, device = engine_and_device(engine)
+    size, (first, last) = effect_of(effect), shard_of(shard)
+    if seed < 0:
+        raise usage(f"seed is {seed}, required: 0 or more")
+    if state is not None and not state.parent.is_dir():
+        raise usage(f"{state.parent} is no folder, so the state cannot be kept there")
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        Ledger(alpha)
+        factory = load_factory(subject)
+    except (AdapterError, ValueError) as error:
+        raise usage(str(error)) from error
+    except CannotServeError as error:
+        console.print(f"not applicable: {error}")
+        raise typer.Exit(UNKNOWN) from error
+    source = workload_named("synthetic")
+    context = Context("dspark", "counter", device, engine, seed, PROFILES["deep"], source)
+    found = opened(factory, context, only or [], subject, size)
+    run: dict[str, Any] = {
+        "seed": seed,
+        "shard": first,
+        "shards": last,
+        "alpha": alpha,
+        "effect": size,
+    }
+    run |= {"bound": BOUND, "cases": [stream.case for stream in found]}
+    try:
+        night = resumed(state, run, found)
+    except EvidenceError as error:
+        raise usage(str(error)) from error
+
+    def save() -> None:
+        if state is not None and night.pieces:
+            store(state, night.document())
+
+    draw(night, found, save, limit)
+    closed = night.closed(f"{limit:g} s are over, or another case ended the run")
+    seen = {case: shard_only(case, verdict, night) for case, verdict in closed.items()}
+    raise typer.Exit(told(seen, alpha, console))
+
+
+def merge(
+    files: Annotated[list[Path], typer.Argument(help="state files of deep, by shard or night")],
+    json_file: Annotated[Path | None, typer.Option("--json", help="write sum and verdict")] = None,
+) -> None:
+    """Add the evidence of several deep runs into one verdict. Exit codes as for verify."""
+    try:
+        whole = together(files)
+    except EvidenceError as error:
+        raise usage(str(error)) from error
+    seen = whole.closed(f"{len(files)} files together do not decide")
+    if json_file is not None:
+        verdicts = {
+            case: {"verdict": v.outcome.value, "reason": v.reason, "draws": v.used}
+            for case, v in seen.items()
+        }
+        code = exit_code(verdict.outcome for verdict in seen.values())
+        store(json_file, {**whole.document(), "verdicts": verdicts, "exit_code": code})
+    raise typer.Exit(told(seen, whole.run["alpha"], Console()))

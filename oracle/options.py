@@ -1,0 +1,34 @@
+"""What several commands take on the command line, turned into what the judge takes."""
+
+import torch
+import typer
+
+from .judge.trial import COMBINATIONS
+
+ENGINES = ("auto", "emulator", "cuda", "eager")
+
+
+def usage(message: str) -> typer.BadParameter:
+    """A usage error: exit code 2."""
+    return typer.BadParameter(message)
+
+
+def engine_and_device(engine: str) -> tuple[str, str]:
+    """Resolve 'auto' to cuda where a GPU is visible, else to the emulator on the CPU."""
+    if engine not in ENGINES:
+        raise usage(f"engine is {engine!r}, required: one of {', '.join(ENGINES)}")
+    visible = torch.cuda.is_available()
+    if engine == "cuda" and not visible:
+        raise usage("engine cuda needs a GPU, and torch sees none")
+    if engine == "auto":
+        engine = "cuda" if visible else "emulator"
+    return engine, "cuda" if engine == "cuda" else "cpu"
+
+
+def chosen_combinations(only: list[str]) -> tuple[tuple[str, str], ...]:
+    """The combinations named by --only, all when none is."""
+    labels = {"dflash" if f == "dflash" else f"{f}/{d}": (f, d) for f, d in COMBINATIONS}
+    for label in only:
+        if label not in labels:
+            raise usage(f"combination {label!r} is not known, required: {', '.join(labels)}")
+    return tuple(labels[label] for label in only) or COMBINATIONS
