@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from oracle.judge import bank, planning, scan, significance
+from oracle.judge import bank, goodness, planning, scan, significance
 from oracle.judge.context import PROFILES
 from oracle.judge.significance import STAGES
 
@@ -84,7 +84,7 @@ def test_a_lost_cell_is_found_by_the_scan_at_the_mass_it_states() -> None:
 def test_truth_passes_every_decision_at_the_draws_of_a_profile(profile: str) -> None:
     """50 seeds of honest counts: chi-square at its second level, bank and scan at 1e-9 a case."""
     size = PROFILES[profile]
-    draws = size.law_rows * size.law_replays
+    draws = goodness.draws_for([WIDE[None]], size.tilt, ALARM)
     pools = significance.pool(WIDE, draws)
     for seed in range(50):
         seen = counts(WIDE, draws, 500 + seed)

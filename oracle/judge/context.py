@@ -1,5 +1,6 @@
 """What a check knows when it plans: abilities, profile, and where inputs come from."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -13,24 +14,31 @@ from .protocol import Setting, Tensors
 class Profile:
     """How much is done: sizes and draws, fixed before anything is drawn.
 
-    law_rows, law_replays: draws of stage one of the law check are their product; stage two draws
-    1.6 times as many. coupled_draws per vocabulary. spike_vocabulary: ids swept.
+    Sizes follow from the smallest faults that a profile has to see:
+    tilt    relative error of T that draft_law finds (97.5 %); lossless finds twice as much
+    wrong   share of wrong draws that the coupled oracle finds (99 %)
+    rows_max  widest batch; blocks: of the checks that count none; spike_vocabulary: ids swept
     """
 
     name: str
     blocks: int
-    coupled_draws: int
-    law_rows: int
-    law_replays: int
+    wrong: float
+    tilt: float
+    rows_max: int
     spike_vocabulary: int
     dtypes: tuple[str, ...]
+
+    @property
+    def coupled_draws(self) -> int:
+        """Draws that hide a share `wrong` of wrong ones with probability 1 %."""
+        return math.ceil(-math.log(0.01) / self.wrong)
 
 
 ALL_DTYPES = ("float32", "bfloat16", "float16")
 PROFILES = {
-    "smoke": Profile("smoke", 5, 20_000, 16_384, 64, 1000, ("float32", "bfloat16")),
-    "ci": Profile("ci", 12, 100_000, 65_536, 128, 4096, ALL_DTYPES),
-    "deep": Profile("deep", 40, 1_000_000, 131_072, 512, 32_768, ALL_DTYPES),
+    "smoke": Profile("smoke", 5, 2.5e-4, 0.02, 16_384, 1000, ("float32", "bfloat16")),
+    "ci": Profile("ci", 12, 5e-5, 0.005, 65_536, 4096, ALL_DTYPES),
+    "deep": Profile("deep", 40, 5e-6, 0.001, 2**18, 32_768, ALL_DTYPES),
 }
 
 
@@ -137,6 +145,12 @@ class Context:
         if self.family == "dspark":
             setting |= {"w1": material.w1, "w2": material.w2}
         return setting
+
+
+def batches(draws: int, rows_max: int, replays_min: int = 64) -> tuple[int, int]:
+    """Rows and replays that make at least `draws`: a fault of a replay shows over many of them."""
+    replays = max(replays_min, -(-draws // rows_max))
+    return -(-draws // replays), replays
 
 
 def query_rows(setting: Setting) -> int:

@@ -68,7 +68,9 @@ def draft_plan(context: Context) -> Plan:
 
 def draft_table(history: History) -> Table:
     """Every step's law given the token before it, one context a step and token."""
-    joint = np.concatenate([joint for joint, _, _ in draft_law.laws(history)])
+    joint = np.concatenate(
+        [joint for joint, _, _ in draft_law.laws(history.setting, history.inputs["x"])]
+    )
     shares = joint.sum(axis=1)
     return Table(np.log(joint / shares[:, None]), shares / shares.sum())
 
@@ -88,8 +90,7 @@ def draft_fault(history: History) -> str:
 
 def committed_plan(context: Context) -> Plan:
     """The chain case of lossless, in rows of one batch."""
-    profile = replace(context.profile, law_rows=4 * ROWS, law_replays=REPLAYS)
-    return lossless.plan(replace(context, profile=profile), "chain", 1.0)
+    return lossless.plan(context, "chain", 1.0, (ROWS, REPLAYS))
 
 
 def committed_table(history: History) -> Table:

@@ -17,7 +17,7 @@ from rich.table import Table
 
 from oracle.judge import goodness, planning, significance
 from oracle.judge.budget import ALPHA, SHARES
-from oracle.judge.checks import independence
+from oracle.judge.checks import draft_law, independence
 from oracle.judge.context import PROFILES
 
 from .gates import (
@@ -50,7 +50,8 @@ def exact(law: Floats, counts: Counts) -> bool:
 
 def marginal() -> Row:
     """Bank and scan on as many draws as profile smoke counts."""
-    draws = SMOKE.law_rows * SMOKE.law_replays
+    alarm = SHARES["exact law"] * ALPHA / draft_law.TABLES_MAX
+    draws = goodness.draws_for([normal_law(VOCABULARY)[None]], SMOKE.tilt, alarm)
     gate = Gate("bank and scan", "draftproof draft_law", VOCABULARY, draws, exact)
     return {**described(gate), **row_of(gate)}
 

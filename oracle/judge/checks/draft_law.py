@@ -6,10 +6,11 @@ import numpy as np
 import torch
 
 from ...reference import choice, draft, law, logits
-from ..budget import SHARES, Ledger
-from ..context import Context, Size, as_inputs, constant
-from ..goodness import Goodness, Table, judge
+from ..budget import ALPHA, SHARES, Ledger
+from ..context import Context, Size, as_inputs, batches, constant
+from ..goodness import Goodness, Table, draws_for, judge
 from ..history import History
+from ..protocol import Setting, Tensors
 from ..script import Command, Load, Plan, Read, Replay
 from ..significance import CASE_ALARM
 from ..verdict import Pending, Verdict, holds, unknown, violated
@@ -31,15 +32,26 @@ def size_of(context: Context) -> Size:
     """One step at the real vocabulary, a block of three at a small one."""
     if context.workload.real:
         return Size(rows=64, drafts=1, vocabulary=0)
-    return Size(rows=context.profile.law_rows, drafts=DRAFTS, vocabulary=VOCABULARY)
+    return Size(rows=context.profile.rows_max, drafts=DRAFTS, vocabulary=VOCABULARY)
 
 
-def plan(context: Context, size: Size, replays: int, temperature: float = 1.0) -> Plan:
-    """Every row the same request; stage two repeats it with fresh noise, same recording."""
-    rows, drafts = size.rows, size.drafts
+def plan(context: Context, size: Size, replays: int = 0, temperature: float = 1.0) -> Plan:
+    """Every row the same request; stage two repeats it with fresh noise, same recording.
+
+    replays of size.rows rows; 0 for as many draws as show the profile's error of T, in batches of
+    at most size.rows.
+    """
+    drafts = size.drafts
     material = context.workload.material(context.seed, size.vocabulary, size.dtype, size.padding)
-    setting = context.setting(material, drafts=drafts, buckets=(rows,))
+    setting = context.setting(material, drafts=drafts, buckets=(size.rows,))
     one, anchor = context.workload.rows(context.seed, material, 1, drafts, sharpen=False)
+    rows = size.rows
+    if not replays:
+        single = as_inputs(setting, one, anchor, *constant(1, temperature, EVERY_ID))
+        alarm = SHARES["exact law"] * ALPHA / TABLES_MAX
+        joint = [table for table, _, _ in laws(setting, single)]
+        rows, replays = batches(draws_for(joint, context.profile.tilt, alarm), size.rows)
+        setting["buckets"] = (rows,)
     hidden = one.expand(rows, -1, -1).clone()
     heat, top_k = constant(rows, temperature, EVERY_ID)
     inputs = {"x": as_inputs(setting, hidden, anchor.expand(rows).clone(), heat, top_k)}
@@ -53,16 +65,14 @@ def plan(context: Context, size: Size, replays: int, temperature: float = 1.0) -
 
 def plans(context: Context) -> list[Plan]:
     """One case a combination; it holds one test a step."""
-    replays = 32 if context.workload.real else context.profile.law_replays
-    return [plan(context, size_of(context), replays)]
+    return [plan(context, size_of(context), 32 if context.workload.real else 0)]
 
 
-def laws(history: History) -> list[tuple[np.ndarray, np.ndarray, float]]:
+def laws(setting: Setting, inputs: Tensors) -> list[tuple[np.ndarray, np.ndarray, float]]:
     """One (joint law, step logits over T, T) a step, each table [token before, token].
 
     The first step has the anchor alone before it, and so one row.
     """
-    setting, inputs = history.setting, history.inputs["x"]
     rows = logits.draft_rows(inputs["hidden"][:1], setting["drafts"])
     base = logits.base_logits(rows, setting["head"], setting["vocabulary"])[0]
     bias = draft.vanilla(setting["w1"], setting["w2"])
@@ -101,7 +111,9 @@ def fits(history: History, alarm: float) -> list[Goodness]:
     seen = counts(history, history.stages)
     tables = [
         Table(joint, flat.astype(np.int64).reshape(joint.shape), scaled, heat)
-        for (joint, scaled, heat), flat in zip(laws(history), seen, strict=True)
+        for (joint, scaled, heat), flat in zip(
+            laws(history.setting, history.inputs["x"]), seen, strict=True
+        )
     ]
     return [judge(table, history.stages, alarm) for table in tables]
 

@@ -7,9 +7,9 @@ import torch
 
 from ...reference import choice, filters, law
 from .. import significance
-from ..budget import SHARES, Ledger
-from ..context import Context, as_inputs, constant
-from ..goodness import Table, judge
+from ..budget import ALPHA, SHARES, Ledger
+from ..context import Context, as_inputs, batches, constant
+from ..goodness import Table, draws_for, judge
 from ..history import History
 from ..script import Accept, Command, Load, Plan, Read, Replay
 from ..seeds import seed_of
@@ -29,15 +29,18 @@ TABLES_MAX = 48
 EXACT_SHARE = 0.5
 
 
-def plan(context: Context, rule: str, top_p: float) -> Plan:
-    """Every row the same request; the target's law depends on the token before."""
-    rows, replays = context.profile.law_rows // 4, context.profile.law_replays
+def plan(context: Context, rule: str, top_p: float, sizes: tuple[int, int] | None = None) -> Plan:
+    """Every row the same request; the target's law depends on the token before.
+
+    sizes rows and replays; None for as many as show twice the profile's error of T.
+    """
     material = context.workload.material(context.seed, VOCABULARY, torch.float32)
-    setting = context.setting(material, drafts=DRAFTS, buckets=(rows,))
     one, anchor = context.workload.rows(context.seed, material, 1, DRAFTS, sharpen=False)
-    heat, top_k = constant(rows, TEMPERATURE, EVERY_ID)
     source = torch.Generator().manual_seed(context.seed + 7)
     table = 0.25 * torch.randint(-6, 7, (VOCABULARY, VOCABULARY), generator=source).float()
+    rows, replays = sizes or sizes_for(context, table, top_p, int(anchor))
+    setting = context.setting(material, drafts=DRAFTS, buckets=(rows,))
+    heat, top_k = constant(rows, TEMPERATURE, EVERY_ID)
     goal = {
         "table": table,
         "top_p": torch.full((rows,), top_p),
@@ -58,6 +61,18 @@ def plan(context: Context, rule: str, top_p: float) -> Plan:
     ]
     notes = {"seed": context.seed, "seeds": seeds}
     return Plan(NAME, case, setting, inputs, (Load("x"), *run * replays), second, notes)
+
+
+def sizes_for(context: Context, table: torch.Tensor, top_p: float, anchor: int) -> tuple[int, int]:
+    """Rows and replays after which the bank finds twice the profile's error of T everywhere."""
+    heat, top_k = constant(VOCABULARY, TEMPERATURE, EVERY_ID)
+    kept = torch.full((VOCABULARY,), top_p, dtype=torch.float64)
+    steps = filters.target_law(table.double(), choice.clamped(heat), top_k, kept)
+    chain = steps.unsqueeze(0).expand(DRAFTS + 1, -1, -1)
+    joint = [each.numpy() for each in law.pair_laws(chain, anchor)]
+    alarm = EXACT_SHARE * SHARES[LEDGER] * ALPHA / TABLES_MAX
+    draws = draws_for(joint, 2 * context.profile.tilt, alarm)
+    return batches(draws, context.profile.rows_max // 4)
 
 
 def plans(context: Context) -> list[Plan]:
