@@ -6,11 +6,15 @@ ALPHA = 1e-6
 # Shares of the run's alarm probability. What is not listed is not for sale.
 SHARES = {
     "near ties": 0.01,
-    "draw law": 0.10,
     "freshness": 0.01,
-    "claimed law": 0.04,
-    "losslessness": 0.10,
+    "noise law": 0.10,
     "independence": 0.10,
+    "draw law": 0.05,
+    "exact law": 0.20,
+    "block law": 0.15,
+    "claimed law": 0.04,
+    "losslessness": 0.17,
+    "hypothesis": 0.10,
 }
 
 

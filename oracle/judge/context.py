@@ -14,7 +14,8 @@ class Profile:
     """How much is done: sizes and draws, fixed before anything is drawn.
 
     law_rows, law_replays: draws of stage one of the law check are their product; stage two draws
-    1.6 times as many. coupled_draws per vocabulary. spike_vocabulary: ids swept.
+    1.6 times as many. coupled_draws per vocabulary. spike_vocabulary: ids swept. share: the
+    smallest share of pairs or of blocks with a fault that independence and block_law must see.
     """
 
     name: str
@@ -24,13 +25,14 @@ class Profile:
     law_replays: int
     spike_vocabulary: int
     dtypes: tuple[str, ...]
+    share: float = 0.05
 
 
 ALL_DTYPES = ("float32", "bfloat16", "float16")
 PROFILES = {
     "smoke": Profile("smoke", 5, 20_000, 16_384, 64, 1000, ("float32", "bfloat16")),
-    "ci": Profile("ci", 12, 100_000, 65_536, 128, 4096, ALL_DTYPES),
-    "deep": Profile("deep", 40, 1_000_000, 131_072, 512, 32_768, ALL_DTYPES),
+    "ci": Profile("ci", 12, 100_000, 65_536, 128, 4096, ALL_DTYPES, 0.01),
+    "deep": Profile("deep", 40, 1_000_000, 131_072, 512, 32_768, ALL_DTYPES, 0.001),
 }
 
 

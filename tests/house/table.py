@@ -30,6 +30,7 @@ TABLE = {
     "oracle/judge/significance.py": "numpy scipy",
     "oracle/judge/bank.py": "numpy scipy .judge.significance",
     "oracle/judge/scan.py": "numpy scipy .judge.significance",
+    "oracle/judge/binomial.py": "numpy scipy .judge.significance",
     "oracle/judge/budget.py": "",
     "oracle/judge/verdict.py": "",
     "oracle/judge/redraw.py": "torch .reference.*",
@@ -59,7 +60,8 @@ TABLE = {
     "oracle/judge/checks/*.py": "torch numpy .reference.* .judge.script .judge.history "
     ".judge.verdict .judge.margin .judge.significance .judge.budget .judge.protocol "
     ".judge.context .judge.coupling .judge.walk .judge.attribution .judge.continuity "
-    ".judge.merge .judge.parity .judge.checks.sampling .judge.checks.gates .workloads.synthetic",
+    ".judge.merge .judge.parity .judge.bank .judge.scan .judge.binding .judge.binomial "
+    ".judge.checks.sampling .judge.checks.gates .workloads.synthetic",
     "oracle/subjects/__init__.py": "",
     "oracle/subjects/reference.py": "torch numpy .reference.* .judge.protocol .judge.binding",
     "oracle/subjects/torch_ops.py": "torch .judge.protocol",
