@@ -15,7 +15,7 @@ LOG_LEAST = math.log(1e-300)
 def log_above(hits: Counts, draws: Counts, rate: Floats) -> Floats:
     """Log of P(X >= hits), X binomial: arrays of one shape, or numbers."""
     with np.errstate(divide="ignore"):
-        return np.maximum(stats.binom.logsf(hits - 1, draws, rate), LOG_LEAST)
+        return np.asarray(np.maximum(stats.binom.logsf(hits - 1, draws, rate), LOG_LEAST))
 
 
 def log_both(hits: Counts, draws: Counts, rate: Floats) -> Floats:

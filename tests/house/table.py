@@ -31,6 +31,9 @@ TABLE = {
     "oracle/judge/bank.py": "numpy scipy .judge.significance",
     "oracle/judge/scan.py": "numpy scipy .judge.significance",
     "oracle/judge/binomial.py": "numpy scipy .judge.significance",
+    "oracle/judge/transform.py": "torch",
+    "oracle/judge/chain.py": "torch numpy .reference.* .judge.bank .judge.binding "
+    ".judge.protocol .judge.significance",
     "oracle/judge/budget.py": "",
     "oracle/judge/verdict.py": "",
     "oracle/judge/redraw.py": "torch .reference.*",
@@ -60,7 +63,8 @@ TABLE = {
     "oracle/judge/checks/*.py": "torch numpy .reference.* .judge.script .judge.history "
     ".judge.verdict .judge.margin .judge.significance .judge.budget .judge.protocol "
     ".judge.context .judge.coupling .judge.walk .judge.attribution .judge.continuity "
-    ".judge.merge .judge.parity .judge.bank .judge.scan .judge.binding .judge.binomial "
+    ".judge.merge .judge.parity .judge.bank .judge.scan .judge.chain .judge.transform "
+    ".judge.binding .judge.binomial "
     ".judge.checks.sampling .judge.checks.gates .workloads.synthetic",
     "oracle/subjects/__init__.py": "",
     "oracle/subjects/reference.py": "torch numpy .reference.* .judge.protocol .judge.binding",

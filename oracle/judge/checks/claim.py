@@ -8,6 +8,7 @@ from ..context import Context, as_inputs, query_rows
 from ..history import History
 from ..script import Command, Load, Plan, Read, Replay
 from ..significance import CASE_ALARM, STAGES, equal_bins, smallest_shift
+from ..transform import below
 from ..verdict import Pending, Verdict, holds, violated
 
 NAME = "claim"
@@ -35,19 +36,6 @@ def plans(context: Context) -> list[Plan]:
     notes = {"seed": context.seed}
     case = f"V = {material.vocabulary}"
     return [Plan(NAME, case, setting, inputs, (Load("x"), *run * replays), run * replays, notes)]
-
-
-def below(law: torch.Tensor, picked: torch.Tensor, order: str) -> torch.Tensor:
-    """Mass of the ids that stand before each token, by id or by descending probability.
-
-    law [..., V] float64, picked [...] int64. Returns [...] float64.
-    """
-    if order == "id":
-        before = torch.arange(law.shape[-1]) < picked.unsqueeze(-1)
-        return (law * before).sum(-1)
-    own = law.gather(-1, picked.unsqueeze(-1))
-    ties = (law == own) & (torch.arange(law.shape[-1]) < picked.unsqueeze(-1))
-    return (law * ((law > own) | ties)).sum(-1)
 
 
 def integral_transform(history: History, stage: int, order: str) -> np.ndarray:
