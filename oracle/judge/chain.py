@@ -125,8 +125,7 @@ def own_faults(laws: Chain) -> tuple[Member, ...]:
     def copying(k: int) -> Floats:
         if k == 0:
             return laws.true(k)
-        same = np.log(np.eye(vocabulary)[laws.previous(k)] + 1e-300)
-        return np.logaddexp(laws.true(k) + math.log1p(-COPIES), same + math.log(COPIES))
+        return mixed(laws.true(k), np.log(np.eye(vocabulary)[laws.previous(k)] + 1e-300), COPIES)
 
     named: dict[str, Callable[[int], Floats]] = {
         "previous token of step k - 2": two_back,
@@ -150,35 +149,40 @@ def late_tilt(laws: Chain, tilt: float) -> Member:
     return member(name, of_every_step(laws, fault), of_every_step(laws, laws.true))
 
 
-def neighbours(laws: Chain, turn: int, share: float) -> tuple[Member, ...]:
-    """Faults in `share` of the blocks that take something from the row `turn` places on.
+def mixed(truth: Floats, other: Floats, share: float) -> Floats:
+    """The log law of a step when a share of the blocks follows another law."""
+    return np.logaddexp(truth + math.log1p(-share), other + math.log(share))
 
-    Contexts (type, prefix, prefix of the neighbour) of every step. The first step has no previous
-    draft to take.
+
+def foreign_token(laws: Chain, turn: int, share: float) -> Member:
+    """A share of the blocks reads the previous token of the row `turn` places on.
+
+    Contexts (type, prefix, prefix of that row) of every step. Step 0 has no draft before it.
     """
 
-    def mixed(k: int, other: Floats) -> Floats:
-        truth = np.broadcast_to(laws.true(k)[:, :, None], other.shape)
-        return np.logaddexp(truth + math.log1p(-share), other + math.log(share))
-
-    def token(k: int) -> Floats:
-        truth = laws.true(k)
+    def fault(k: int) -> Floats:
         if k == 0:
-            return truth[:, :, None]
-        theirs = np.arange(laws.vocabulary**k) % laws.vocabulary
-        return mixed(k, laws.steps[k][:, :, theirs])
+            return laws.true(k)[:, :, None]
+        theirs = laws.steps[k][:, :, np.arange(laws.vocabulary**k) % laws.vocabulary]
+        return mixed(laws.true(k)[:, :, None], theirs, share)
 
-    def row(k: int) -> Floats:
-        theirs = np.roll(laws.true(k), -turn, 0)
-        count = theirs.shape[1]
-        return mixed(k, np.broadcast_to(theirs[:, None], (laws.types, count, *theirs.shape[1:])))
+    name = f"previous token of row {turn:+d} in {100 * share:g} % of blocks"
+    return member(name, of_every_step(laws, fault), of_every_step(laws, lambda k: wide(laws, k)))
 
-    truth = of_every_step(laws, lambda k: wide(laws, k))
-    told = f"of row {turn:+d} in {100 * share:g} % of blocks"
-    return (
-        member(f"previous token {told}", of_every_step(laws, token), truth),
-        member(f"step logits {told}", of_every_step(laws, row), truth),
-    )
+
+def foreign_base(laws: Chain, turn: int, share: float) -> Member:
+    """A share of the blocks has the base logits of the row `turn` places on.
+
+    Contexts (type, prefix) of every step.
+    """
+
+    def fault(k: int) -> Floats:
+        base = laws.base[:, k, None]
+        theirs = normalised(laws.true(k) - base + np.roll(base, -turn, 0))
+        return mixed(laws.true(k), theirs, share)
+
+    name = f"base logits of row {turn:+d} in {100 * share:g} % of blocks"
+    return member(name, of_every_step(laws, fault), of_every_step(laws, laws.true))
 
 
 def wide(laws: Chain, k: int) -> Floats:

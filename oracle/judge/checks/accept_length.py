@@ -1,6 +1,7 @@
 """How many tokens are committed: the law of the accepted length, for both rules."""
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -8,9 +9,10 @@ import torch
 
 from ...reference import choice, committed, draft, filters, law, logits
 from ..binomial import log_both, rate_seen
-from ..budget import SHARES, Ledger
+from ..budget import ALPHA, SHARES, Ledger
 from ..context import Context, as_inputs, constant
 from ..history import History
+from ..protocol import Setting, Tensors
 from ..script import Accept, Command, Load, Plan, Read, Replay
 from ..significance import Counts, Floats
 from ..verdict import Verdict, holds, unknown, violated
@@ -27,11 +29,14 @@ RULES = {"chain": committed.CHAIN, "block": committed.BLOCK}
 # What this check may spend of its line, shared by both rules in both dialects; `lossless` has the
 # rest.
 PART, CASES = 0.2, 4
+REPLAYS_MIN = 16
+# The longest block is the rarest: its share is told to twice the share of other checks.
+CHANGE = 2.0
 
 
 def plan(context: Context, rule: str) -> Plan:
     """Every row the same request, every row of it verified."""
-    rows, replays = context.profile.law_rows // 4, context.profile.law_replays
+    rows = context.profile.law_rows // 4
     material = context.workload.material(context.seed, VOCABULARY, torch.float32)
     setting = context.setting(material, drafts=DRAFTS, buckets=(rows,))
     one, anchor = context.workload.rows(context.seed, material, 1, DRAFTS, sharpen=False)
@@ -49,6 +54,7 @@ def plan(context: Context, rule: str) -> Plan:
         },
     }
     run: tuple[Command, ...] = (Replay(redraw=False), Read(), Accept("target", rule))
+    replays = max(REPLAYS_MIN, -(-blocks_needed(context, setting, inputs, rule) // rows))
     return Plan(NAME, f"rule {rule}", setting, inputs, (Load("x"), *run * replays))
 
 
@@ -59,13 +65,32 @@ def plans(context: Context) -> list[Plan]:
     return [plan(context, rule) for rule in RULES]
 
 
-def lengths_law(history: History, rule: str) -> tuple[list[Floats], list[Floats]]:
+def blocks_needed(
+    context: Context, setting: dict[str, Any], inputs: dict[str, Any], rule: str
+) -> int:
+    """Blocks at which every length is seen to be reached CHANGE times the profile's share off."""
+    change, each = CHANGE * context.profile.share, alarm_of(ALPHA) / (2 * DRAFTS)
+    rates = [float(on.sum()) for on in lengths_law(setting, inputs, rule)[1]]
+    blocks = 1024
+    while max(rate_seen(blocks, rate, each) / rate for rate in rates) > change:
+        blocks += blocks // 8
+    return blocks
+
+
+def alarm_of(alpha: float) -> float:
+    """What one case may spend."""
+    return PART * SHARES[LEDGER] * alpha / CASES
+
+
+def lengths_law(
+    setting: Setting, loaded: Mapping[str, Tensors], rule: str
+) -> tuple[list[Floats], list[Floats]]:
     """The enumerated law of a commit, for each length i from 1 to K.
 
     Returns [V, .., V] with i axes: P(at least i tokens are committed, and which), and the same for
     at least i + 1 tokens.
     """
-    setting, inputs, goal = history.setting, history.inputs["x"], history.inputs["target"]
+    inputs, goal = loaded["x"], loaded["target"]
     drafts, vocabulary = setting["drafts"], setting["vocabulary"]
     rows = logits.draft_rows(inputs["hidden"][:1], drafts)
     base = logits.base_logits(rows, setting["head"], vocabulary)[0]
@@ -125,11 +150,12 @@ def check(history: History, ledger: Ledger) -> Verdict:
     inside = np.arange(drafts + 1) < lengths[:, None]
     if ((tokens < 0) | (tokens >= vocabulary))[inside].any():
         return violated("committed tokens lie outside the vocabulary", used, unit="blocks")
-    alarm = PART * SHARES[LEDGER] * ledger.alpha / CASES
+    alarm = alarm_of(ledger.alpha)
     ledger.take(LEDGER, alarm)
     each = alarm / (2 * drafts)
     changes = []
-    for i, (here, on) in enumerate(zip(*lengths_law(history, events[0]["rule"]), strict=True), 1):
+    laws = lengths_law(history.setting, history.inputs, events[0]["rule"])
+    for i, (here, on) in enumerate(zip(*laws, strict=True), 1):
         reached, gone_on = observed(tokens, lengths, vocabulary, i)
         total = int(gone_on.sum())
         whole = float(on.sum())

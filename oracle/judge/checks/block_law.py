@@ -8,8 +8,18 @@ import torch
 
 from ..bank import Member, draws_needed, log_values, mean_log, members, rejects
 from ..binomial import MISS
-from ..budget import SHARES, Ledger
-from ..chain import Chain, chain, counted, joint, late_tilt, neighbours, of_every_step, own_faults
+from ..budget import ALPHA, SHARES, Ledger
+from ..chain import (
+    Chain,
+    chain,
+    counted,
+    foreign_base,
+    foreign_token,
+    joint,
+    late_tilt,
+    of_every_step,
+    own_faults,
+)
 from ..context import Context, Material, as_inputs, constant, query_rows
 from ..history import History
 from ..scan import Finding, scan, smallest_mass
@@ -25,6 +35,8 @@ NEEDS = ("DRAWS",)
 LEDGER = "block law"
 
 VOCABULARY, DRAFTS, TYPES, TEMPERATURE, EVERY_ID = 8, 3, 8, 1.0, 2**30
+# Powers of two: sums stay exact. A recurrent head squashes what w1 holds.
+STRENGTH = {"vanilla": 2.0, "rnn": 4.0}
 ROWS_MIN, REPLAYS_MIN = 256, 64
 # Both dialects, each with a vanilla and a recurrent head.
 CASES = 4
@@ -35,7 +47,7 @@ COMMON = 0.1
 def setting_of(context: Context, markov: str) -> tuple[Material, dict[str, object]]:
     """Laws that depend on the token before: the bias outweighs the base logits."""
     source = context.workload.material(context.seed, VOCABULARY, torch.float32)
-    material = Material(source.head * 0.5, source.w1 * 2, source.w2, VOCABULARY)
+    material = Material(source.head * 0.5, source.w1, source.w2 * STRENGTH[markov], VOCABULARY)
     setting = context.setting(material, drafts=DRAFTS, buckets=(ROWS_MIN,))
     return material, setting | head_weights(context.seed, markov, setting)
 
@@ -46,14 +58,15 @@ def plan(context: Context, markov: str) -> Plan:
     heat, top_k = constant(TYPES, TEMPERATURE, EVERY_ID)
     rows = context.workload.rows(context.seed, material, TYPES, query_rows(setting), sharpen=False)
     few = as_inputs(setting, *rows, heat, top_k)
-    blocks = blocks_needed(chain(setting, few, TYPES), context.profile.share)
+    laws, share = chain(setting, few, TYPES), context.profile.share
+    blocks = blocks_needed(laws, share, number(laws, share), ALPHA)
     copies = max(ROWS_MIN // TYPES, math.ceil(blocks / REPLAYS_MIN / TYPES))
     copies = min(copies, context.profile.law_rows // TYPES)
     replays = max(REPLAYS_MIN, math.ceil(blocks / (copies * TYPES)))
     inputs = {"x": {name: torch.cat([value] * copies) for name, value in few.items()}}
     setting["buckets"] = (copies * TYPES,)
     case = f"{markov} head, V = {VOCABULARY}"
-    notes = {"share": context.profile.share}
+    notes = {"share": share}
     return Plan(NAME, case, setting, inputs, (Load("x"), *repeated(replays)), notes=notes)
 
 
@@ -68,10 +81,10 @@ def plans(context: Context) -> list[Plan]:
 def bank_of(laws: Chain, share: float) -> list[tuple[int, tuple[Member, ...]]]:
     """All members by the counts they are read on: of the row alone, or beside a neighbour."""
     general = members(of_every_step(laws, laws.true))
-    beside = [
-        (turn, neighbours(laws, turn, share) + neighbours(laws, turn, COMMON)) for turn in TURNS
-    ]
-    return [(0, general + own_faults(laws)), *beside]
+    shares = (share, COMMON)
+    bases = tuple(foreign_base(laws, turn, part) for turn in TURNS for part in shares)
+    beside = [(turn, tuple(foreign_token(laws, turn, part) for part in shares)) for turn in TURNS]
+    return [(0, general + own_faults(laws) + bases), *beside]
 
 
 def alarm_of(alpha: float) -> float:
@@ -84,12 +97,14 @@ def number(laws: Chain, share: float) -> int:
     return sum(len(group) for _, group in bank_of(laws, share))
 
 
-def blocks_needed(laws: Chain, share: float, alpha: float = 1e-6) -> int:
-    """Blocks at which a neighbour's previous token in `share` of the blocks is found."""
-    how_many = number(laws, share)
+def blocks_needed(laws: Chain, share: float, how_many: int, alpha: float) -> int:
+    """Blocks at which a neighbour's previous token in `share` of the blocks is found.
+
+    how_many members are averaged.
+    """
     alarm = alarm_of(alpha)
     draws = [
-        draws_needed(neighbours(laws, turn, share)[0], joint(laws, turn), how_many, alarm, MISS)
+        draws_needed(foreign_token(laws, turn, share), joint(laws, turn), how_many, alarm, MISS)
         for turn in TURNS
     ]
     return math.ceil(max(draws) / len(laws.steps))
@@ -116,7 +131,7 @@ def effect_of(laws: Chain, blocks: int, share: float, alpha: float) -> tuple[flo
         draws = [draws_needed(one, law, how_many, alarm, MISS) for one in both]
         return math.ceil(max(draws) / len(laws.steps))
 
-    shares = smallest(lambda part: blocks_needed(laws, part, alpha), blocks)
+    shares = smallest(lambda part: blocks_needed(laws, part, how_many, alpha), blocks)
     block = law[: laws.vocabulary ** len(laws.steps) // laws.vocabulary]
     mass = smallest_mass(block, blocks // laws.types, alarm / looks(laws), MISS)
     return shares, smallest(late, blocks), mass

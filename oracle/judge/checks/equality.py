@@ -1,6 +1,5 @@
 """Token parity: the reference draws the same tokens from the same noise."""
 
-
 from ...workloads.synthetic import sampling_parameters
 from ..budget import Ledger
 from ..context import Context, as_inputs, query_rows

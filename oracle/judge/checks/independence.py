@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from ..binomial import log_above, log_both, pairs_needed, rate_seen
-from ..budget import SHARES, Ledger
+from ..budget import ALPHA, SHARES, Ledger
 from ..context import Context, Material, as_inputs, constant, query_rows
 from ..history import History
 from ..script import Accept, Command, Load, Plan, Read, Replay, Reseed
@@ -74,7 +74,7 @@ def kind(left: Counts, right: Counts, vocabulary: int) -> Kind:
 
 def replays_for(context: Context) -> int:
     """Replays at which the poorest kind of pair shows the profile's share of common noise."""
-    alarm = SHARES[LEDGER] * 1e-6 / TESTS_MAX
+    alarm = SHARES[LEDGER] * ALPHA / TESTS_MAX
     return max(REPLAYS_MIN, -(-pairs_needed(context.profile.share, 1 / MANY, alarm) // ROWS))
 
 
@@ -96,14 +96,14 @@ def plan(context: Context, vocabulary: int, replays: int) -> Plan:
             "prefix_len": torch.zeros(ROWS, dtype=torch.int64),
         },
     }
-    coins: tuple[Command, ...] = (Accept("target"),) if "ACCEPTS" in context.abilities else ()
-    one: tuple[Command, ...] = (Load("whole"), Replay(redraw=False), Read(), *coins)
-    if vocabulary == MANY:
-        one += (Load("few"), Replay(redraw=False), Read())
+    one: tuple[Command, ...] = (Load("whole"), Replay(redraw=False), Read())
+    # Coins do not know V: they are flipped where an accept is cheap.
+    one += (
+        (Load("few"), Replay(redraw=False), Read()) if vocabulary == MANY else (Accept("target"),)
+    )
     commands = one * replays
     if vocabulary == MANY and "NOISE" in context.abilities:
-        again = (Replay(redraw=False), Read()) * RESEEDED
-        commands += (Reseed(context.seed + 1), Load("whole"), *again)
+        commands += (Reseed(context.seed + 1), *one * RESEEDED)
     return Plan(NAME, f"uniform, V = {vocabulary}", setting, inputs, commands)
 
 
@@ -115,14 +115,14 @@ def plans(context: Context) -> list[Plan]:
     return [*found, plan(context, FEW, REPLAYS_MIN)] if "ACCEPTS" in context.abilities else found
 
 
-def agreeing(tokens: Counts, coins: Counts | None) -> dict[str, Kind]:
-    """Kinds of pairs of one bucket and one seed: tokens [replays, rows, K], coins [.., K + 1].
+def agreeing(tokens: Counts) -> dict[str, Kind]:
+    """Kinds of pairs of drafts of one bucket and one seed: tokens [replays, rows, K].
 
     Where draws are uniform, the links of a chain of pairs agree independently, so neighbours need
-    not be disjoint. Coins come as ids, V equal bins of [0, 1).
+    not be disjoint.
     """
     half, replays = tokens.shape[1] // 2, len(tokens)
-    found = {
+    return {
         "neighbouring rows": kind(tokens[:, 1:], tokens[:, :-1], MANY),
         "rows one half apart": kind(tokens[:, :half], tokens[:, half:], MANY),
         "consecutive steps": kind(tokens[:, :, 1:], tokens[:, :, :-1], MANY),
@@ -130,9 +130,12 @@ def agreeing(tokens: Counts, coins: Counts | None) -> dict[str, Kind]:
         "replays at every distance up to one half": distances(tokens, tokens, replays // 2 + 1),
         "any two rows and steps": places(tokens.reshape(replays, -1)),
     }
-    if coins is None:
-        return found
-    return found | {
+
+
+def of_coins(coins: Counts) -> dict[str, Kind]:
+    """Kinds of pairs of coins [replays, rows, K + 1], brought to MANY equal bins."""
+    replays = len(coins)
+    return {
         "coins of neighbouring rows": kind(coins[:, 1:], coins[:, :-1], MANY),
         "coins of consecutive steps": kind(coins[:, :, 1:], coins[:, :, :-1], MANY),
         "first coin and final draw": kind(coins[:, :, 0], coins[:, :, -1], MANY),
@@ -192,37 +195,39 @@ def joined(kinds: list[Kind]) -> Kind:
 
 
 def seen(history: History) -> dict[str, Counts]:
-    """Draws by where they come from: 'whole', 'few' and 'reseeded' blocks, 'coins'."""
+    """Draws by where they come from: 'whole' and 'few' blocks, '.. reseeded' ones, 'coins'."""
     parts: dict[str, list[Counts]] = {}
     reseeded = False
-    vocabulary = history.setting["vocabulary"]
     for event in history.events:
         reseeded = reseeded or event["verb"] == "reseed"
         if event["verb"] == "read":
-            name = "reseeded" if reseeded else event["inputs"]
+            name = event["inputs"] + (" reseeded" if reseeded else "")
             parts.setdefault(name, []).append(event["outputs"]["tokens"].numpy())
         if event["verb"] == "accept":
-            bins = (event["commit"]["coins"].numpy() * vocabulary).astype(np.int64)
-            parts.setdefault("coins", []).append(bins.clip(0, vocabulary - 1))
+            bins = (event["commit"]["coins"].numpy() * MANY).astype(np.int64)
+            parts.setdefault("coins", []).append(bins.clip(0, MANY - 1))
     return {name: np.stack(part) for name, part in parts.items()}
 
 
 def kinds_of(history: History) -> tuple[dict[str, Kind], list[str]]:
     """Every kind of pair that the history holds, and the names of those it does not."""
     draws = seen(history)
-    tokens, coins = draws["whole"], draws.get("coins")
+    tokens = draws["whole"]
     if history.setting["vocabulary"] == FEW:
-        return tabled(tokens, draws["coins"]), []
-    found, missing = agreeing(tokens, coins), ["captures (a plan builds one)"]
+        coins = draws["coins"]
+        return tabled(tokens, coins * FEW // MANY) | of_coins(coins), []
+    found, missing = agreeing(tokens), ["captures (a plan builds one)"]
     rows = draws["few"].shape[1]
     reach = len(tokens) // 2
     found["replays of two buckets"] = distances(tokens[:, :rows], draws["few"], reach, 1 - reach)
-    if "reseeded" in draws:
-        first = tokens[: len(draws["reseeded"])]
-        found["two seeds"] = kind(first, draws["reseeded"], MANY)
+    if "whole reseeded" in draws:
+        again = draws["whole reseeded"]
+        found["two seeds"] = kind(tokens[: len(again)], again, MANY)
     else:
         missing.append("seeds (no NOISE)")
-    return found, missing if coins is not None else [*missing, "coins (no ACCEPTS)"]
+    if "ACCEPTS" not in history.description["abilities"]:
+        missing.append("coins (no ACCEPTS)")
+    return found, missing
 
 
 def check(history: History, ledger: Ledger) -> Verdict:
