@@ -34,10 +34,10 @@ ALONE = {
     "confidence": "unscaled_confidence",
     "accept_rule": "leftovers",
     "independence": "shared_rows",
-    "draft_law": "foreign_tilt",
+    "draft_law": "heavy_tile",
     "block_law": "foreign_hidden",
     "claim": "bent_temperature",
-    "lossless": "skewed_final_draw",
+    "lossless": "repeated_last_row",
     "accept_length": "stops_at_tiles",
 }
 BY_ID = {specimen.id: specimen for specimen in SPECIMENS}

@@ -2,7 +2,7 @@
 
 arithmetic  wrong numbers in one stage
 acceptance  accept paths and confidence after a right draft
-blocks      steps of another row, shared noise and coins, commits that stop early
+blocks      steps of another row or tile, noise, coins and seeds that are shared
 noise       noise that is shared, or keyed by what it must not be
 memory      buffers that are stale, moved, shared or left unwritten
 capture     what a recording froze, or a recording that never runs

@@ -2,11 +2,12 @@
 
 import math
 from collections.abc import Callable
+from statistics import NormalDist
 
 import numpy as np
 import torch
 
-from ..bank import Member, draws_needed, log_values, mean_log, members, rejects
+from ..bank import Member, log_values, mean_log, members, rejects
 from ..binomial import MISS
 from ..budget import ALPHA, SHARES, Ledger
 from ..chain import (
@@ -24,7 +25,7 @@ from ..context import Context, Material, as_inputs, constant, query_rows
 from ..history import History
 from ..scan import Finding, scan, smallest_mass
 from ..script import Load, Plan, repeated
-from ..significance import Counts
+from ..significance import Counts, Floats
 from ..verdict import Verdict, holds, unknown, violated
 from .sampling import head_weights
 
@@ -37,11 +38,15 @@ LEDGER = "block law"
 VOCABULARY, DRAFTS, TYPES, TEMPERATURE, EVERY_ID = 8, 3, 8, 1.0, 2**30
 # Powers of two: sums stay exact. A recurrent head squashes what w1 holds.
 STRENGTH = {"vanilla": 2.0, "rnn": 4.0}
-ROWS_MIN, REPLAYS_MIN = 256, 64
+ROWS_MIN, REPLAYS_MIN = 512, 64
 # Both dialects, each with a vanilla and a recurrent head.
 CASES = 4
 TURNS = (1, -1)
 COMMON = 0.1
+# Steps that read a draft before them.
+LINKED = DRAFTS - 1
+# Of a standard normal law, at a miss of MISS.
+QUANTILE = NormalDist().inv_cdf(1 - MISS)
 
 
 def setting_of(context: Context, markov: str) -> tuple[Material, dict[str, object]]:
@@ -103,11 +108,23 @@ def blocks_needed(laws: Chain, share: float, how_many: int, alpha: float) -> int
     how_many members are averaged.
     """
     alarm = alarm_of(alpha)
-    draws = [
-        draws_needed(foreign_token(laws, turn, share), joint(laws, turn), how_many, alarm, MISS)
+    return max(
+        blocks_for(foreign_token(laws, turn, share), joint(laws, turn), how_many, alarm)
         for turn in TURNS
-    ]
-    return math.ceil(max(draws) / len(laws.steps))
+    )
+
+
+def blocks_for(one: Member, law: Floats, how_many: int, alarm: float) -> int:
+    """Blocks at which one member's fault is found, when how_many members are averaged.
+
+    law [contexts, V] adds up to K. A fault that hits a block hits several of its steps, whose log
+    ratios then rise together: their variance is taken as if they were one.
+    """
+    faulty = law * np.exp(one.log_ratio)
+    drift = float((faulty * one.log_ratio).sum())
+    noise = QUANTILE * math.sqrt(LINKED * float((faulty * one.log_ratio**2).sum()))
+    goal = math.log(how_many / alarm)
+    return math.ceil(((noise + math.sqrt(noise**2 + 4 * drift * goal)) / (2 * drift)) ** 2)
 
 
 def smallest(needed: Callable[[float], int], blocks: int) -> float:
@@ -128,8 +145,7 @@ def effect_of(laws: Chain, blocks: int, share: float, alpha: float) -> tuple[flo
 
     def late(tilt: float) -> int:
         both = [late_tilt(laws, sign * tilt) for sign in (1, -0.999)]
-        draws = [draws_needed(one, law, how_many, alarm, MISS) for one in both]
-        return math.ceil(max(draws) / len(laws.steps))
+        return max(blocks_for(one, law, how_many, alarm) for one in both)
 
     shares = smallest(lambda part: blocks_needed(laws, part, how_many, alpha), blocks)
     block = law[: laws.vocabulary ** len(laws.steps) // laws.vocabulary]
