@@ -8,7 +8,7 @@ from ..context import Context, as_inputs, query_rows
 from ..history import History
 from ..script import Command, Load, Plan, Read, Replay
 from ..significance import CASE_ALARM, STAGES, equal_bins, smallest_shift
-from ..transform import below
+from ..transform import transformed
 from ..verdict import Pending, Verdict, holds, violated
 
 NAME = "claim"
@@ -59,9 +59,8 @@ def integral_transform(history: History, stage: int, order: str) -> np.ndarray:
         heat = outputs["temperature"].double()[:, None, None]
         law = torch.softmax(outputs["step_logits"].double() / heat, -1)
         picked = outputs["tokens"]
-        mass = law.gather(-1, picked.unsqueeze(-1)).squeeze(-1)
-        w = torch.from_numpy(draw.random(mass.shape))
-        u = (below(law, picked, order) + w * mass).clamp(0, 1 - 1e-12)
+        w = torch.from_numpy(draw.random(picked.shape))
+        u = transformed(law, picked, order, w)
         band = (torch.arange(len(u)) % len(HEATS)).unsqueeze(1)
         parts.append(((band + u) / len(HEATS)).flatten().numpy())
     return np.concatenate(parts)
