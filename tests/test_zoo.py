@@ -5,12 +5,14 @@ from functools import cache
 import pytest
 
 from oracle.judge.checks import ALL
+from oracle.judge.context import PROFILES
 from oracle.judge.loading import load_factory
 from oracle.judge.trial import Result
 from oracle.judge.verdict import Outcome
 
 from .judging import bad, context, verdicts
 from .zoo import SPECIMENS
+from .zoo.blocks import RARE
 from .zoo.ranks import SHARED
 from .zoo.specimen import Specimen
 
@@ -32,9 +34,11 @@ ALONE = {
     "confidence": "unscaled_confidence",
     "accept_rule": "leftovers",
     "independence": "shared_rows",
-    "draft_law": "foreign_tilt",
+    "draft_law": "heavy_tile",
+    "block_law": "foreign_hidden",
     "claim": "bent_temperature",
-    "lossless": "skewed_final_draw",
+    "lossless": "repeated_last_row",
+    "accept_length": "stops_at_tiles",
 }
 BY_ID = {specimen.id: specimen for specimen in SPECIMENS}
 
@@ -70,9 +74,22 @@ def test_without_this_check_a_specimen_stays_alive(check: str) -> None:
     assert killers(ALONE[check]) == {check}
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("specimen", RARE, ids=lambda specimen: specimen.id)
+def test_a_rare_fault_is_killed_at_ci(specimen: Specimen) -> None:
+    """What the sizes of the suite miss, the profile ci sees; its blind check still holds."""
+    factory, base = load_factory(specimen.subject), context(profile=PROFILES["ci"])
+    checks = (specimen.killed_by, specimen.blind_to)
+    results = verdicts(factory, base, (specimen.combination,), checks)
+    outcomes = {r.verdict.outcome for r in bad(results[specimen.killed_by])}
+    assert outcomes == {Outcome.VIOLATED}
+    assert any(r.verdict.outcome is Outcome.HOLDS for r in results[specimen.blind_to])
+    assert not bad(results[specimen.blind_to])
+
+
 def test_every_specimen_is_described() -> None:
     """A story, a public reference, a killer and a blind check that exist, and a smallest size."""
-    everyone = (*SPECIMENS, *SHARED)
+    everyone = (*SPECIMENS, *RARE, *SHARED)
     assert len({specimen.id for specimen in everyone}) == len(everyone)
     assert set(ALONE) | set(OVER_RANKS) == set(NAMES)
     for specimen in everyone:

@@ -13,7 +13,7 @@ SHARES = {
     "exact law": 0.20,
     "block law": 0.15,
     "claimed law": 0.04,
-    "losslessness": 0.17,
+    "losslessness": 0.21,
     "hypothesis": 0.10,
 }
 

@@ -17,6 +17,7 @@ class Profile:
     Sizes follow from the smallest faults that a profile has to see:
     tilt    relative error of T that draft_law finds (97.5 %); lossless finds twice as much
     wrong   share of wrong draws that the coupled oracle finds (99 %)
+    share   of pairs or of blocks with a fault that independence and block_law find
     rows_max  widest batch; blocks: of the checks that count none; spike_vocabulary: ids swept
     """
 
@@ -27,6 +28,7 @@ class Profile:
     rows_max: int
     spike_vocabulary: int
     dtypes: tuple[str, ...]
+    share: float = 0.05
 
     @property
     def coupled_draws(self) -> int:
@@ -37,8 +39,8 @@ class Profile:
 ALL_DTYPES = ("float32", "bfloat16", "float16")
 PROFILES = {
     "smoke": Profile("smoke", 5, 2.5e-4, 0.02, 16_384, 1000, ("float32", "bfloat16")),
-    "ci": Profile("ci", 12, 5e-5, 0.005, 65_536, 4096, ALL_DTYPES),
-    "deep": Profile("deep", 40, 5e-6, 0.001, 2**18, 32_768, ALL_DTYPES),
+    "ci": Profile("ci", 12, 5e-5, 0.005, 65_536, 4096, ALL_DTYPES, 0.01),
+    "deep": Profile("deep", 40, 5e-6, 0.001, 2**18, 32_768, ALL_DTYPES, 0.001),
 }
 
 

@@ -77,15 +77,27 @@ EXPLAINED: dict[str, Words] = {
         "noise that is shared in a way that no listed kind of pair meets; repulsion",
     ),
     "draft_law": Words(
+        "mean likelihood ratio of known faults below 1 / a; exact binomials on dyadic intervals; "
         "G or Pearson over pools that expect 50 draws, 1e-3 then 1e-6 on fresh draws",
-        "shifts inside a pool; a row that reads its neighbour's previous token",
+        "small shifts inside a pool that no listed fault resembles; a row that reads its "
+        "neighbour's previous token",
     ),
     "claim": Words(
         "U = F(x-) + W p(x) under the exported law is uniform: G over 64 bins in two orders",
         "an exported law and a draw that are wrong alike; errors inside a bin",
     ),
     "lossless": Words(
-        "y_k given y_<k on completed commits, G or Pearson over pools, 1e-3 then 1e-6",
+        "y_k given y_<k on completed commits: as draft_law",
         "how many drafts are accepted; shifts inside a pool",
+    ),
+    "block_law": Words(
+        "blocks given their prefix: likelihood ratios of a stale or foreign previous token, and "
+        "exact binomials on every table",
+        "a fault that keeps the law of each block given its own row",
+    ),
+    "accept_length": Words(
+        "a chain goes on past k with probability sum min(p_k, q_k), a block rule as enumerated: "
+        "exact binomials, two-sided",
+        "which token is committed; `lossless` sees that",
     ),
 }

@@ -2,8 +2,8 @@
 
 FEATURES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "greedy block (DFLASH)": ((), ("bounds", "spike", "equality", "freshness")),
-    "Markov head, vanilla": ((), ("equality", "coupled", "draft_law")),
-    "Markov heads, gated and rnn; muP": (("HEADS",), ("equality",)),
+    "Markov head, vanilla": ((), ("equality", "coupled", "draft_law", "block_law")),
+    "Markov heads, gated and rnn; muP": (("HEADS",), ("equality", "block_law")),
     "both query layouts": ((), ("equality",)),
     "mixed greedy and sampled rows": (("DRAWS",), ("equality", "freshness")),
     "noise dialects race and counter": (("NOISE",), ("coupled", "equality", "independence")),
@@ -22,5 +22,7 @@ FEATURES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "accept: greedy, chain, block, one-hot, mixed, cut": (("ACCEPTS",), ("accept_rule",)),
     "top-k and top-p of the target": (("ACCEPTS",), ("accept_rule", "lossless")),
     "losslessness at T > 0": (("DRAWS", "ACCEPTS"), ("lossless",)),
+    "a row apart from its neighbours": (("DRAWS",), ("block_law", "independence")),
+    "accepted length": (("DRAWS", "ACCEPTS"), ("accept_length",)),
     "draft noise apart from coins": (("DRAWS", "ACCEPTS"), ("independence",)),
 }

@@ -34,6 +34,10 @@ TABLE = {
     "oracle/judge/bank.py": "numpy scipy .judge.significance",
     "oracle/judge/scan.py": "numpy scipy .judge.significance",
     "oracle/judge/goodness.py": "numpy .judge.bank .judge.scan .judge.significance",
+    "oracle/judge/binomial.py": "numpy scipy .judge.significance",
+    "oracle/judge/transform.py": "torch",
+    "oracle/judge/chain.py": "torch numpy .reference.* .judge.bank .judge.binding "
+    ".judge.protocol .judge.significance",
     "oracle/judge/budget.py": "",
     "oracle/judge/pace.py": "torch .judge.context .judge.coupling .judge.drive .judge.history "
     ".judge.loading .judge.margin .judge.protocol .judge.script .judge.trial",
@@ -76,9 +80,9 @@ TABLE = {
     "oracle/judge/checks/*.py": "torch numpy .reference.* .judge.script .judge.history "
     ".judge.verdict .judge.margin .judge.significance .judge.budget .judge.protocol "
     ".judge.context .judge.coupling .judge.goodness .judge.walk .judge.attribution "
-    ".judge.continuity .judge.merge .judge.parity .judge.seeds .judge.checks.sampling "
-    ".judge.checks.gates "
-    ".workloads.synthetic",
+    ".judge.continuity .judge.merge .judge.parity .judge.seeds .judge.bank .judge.scan "
+    ".judge.chain .judge.transform .judge.binding .judge.binomial "
+    ".judge.checks.sampling .judge.checks.gates .workloads.synthetic",
     "oracle/subjects/__init__.py": "",
     "oracle/subjects/reference.py": "torch numpy .reference.* .judge.protocol .judge.binding",
     "oracle/subjects/torch_ops.py": "torch .judge.protocol",

@@ -2,6 +2,7 @@
 
 arithmetic  wrong numbers in one stage
 acceptance  accept paths and confidence after a right draft
+blocks      steps of another row or tile, noise, coins and seeds that are shared
 noise       noise that is shared, or keyed by what it must not be
 memory      buffers that are stale, moved, shared or left unwritten
 capture     what a recording froze, or a recording that never runs
@@ -12,10 +13,19 @@ controls    correct but different samplers, which every check must pass
 
 from .acceptance import SPECIMENS as ACCEPTANCE
 from .arithmetic import SPECIMENS as ARITHMETIC
+from .blocks import SPECIMENS as BLOCKS
 from .capture import SPECIMENS as CAPTURE
 from .gate import SPECIMENS as GATE
 from .memory import SPECIMENS as MEMORY
 from .noise import SPECIMENS as NOISE
 from .specimen import Specimen
 
-SPECIMENS: tuple[Specimen, ...] = (*ARITHMETIC, *ACCEPTANCE, *NOISE, *MEMORY, *CAPTURE, *GATE)
+SPECIMENS: tuple[Specimen, ...] = (
+    *ARITHMETIC,
+    *ACCEPTANCE,
+    *NOISE,
+    *BLOCKS,
+    *MEMORY,
+    *CAPTURE,
+    *GATE,
+)

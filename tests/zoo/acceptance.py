@@ -7,12 +7,15 @@ import torch
 from torch import Tensor
 
 from impl.subject import factory
+from oracle.judge.protocol import Tensors
 from oracle.subjects.reference import Reference
 
+from .noise import refuse_unreachable
 from .specimen import Specimen, Wrapped
 
 Setting = Mapping[str, Any]
 COUNTER = ("dspark", "counter")
+TILE = 16
 
 
 class LeavesDrafts(Wrapped):
@@ -48,8 +51,7 @@ class SkewsTheLastDraw(Reference):
 
 def skewed_final_draw(setting: Setting) -> Any:
     """The residual is drawn with a uniform that is none."""
-    if setting["forward"] != "given" or setting["device"] != "cpu":
-        raise NotImplementedError("hidden states are given, on the cpu")
+    refuse_unreachable(setting)
     return SkewsTheLastDraw(setting)
 
 
@@ -67,6 +69,38 @@ class ForgetsScaling(Wrapped):
 def unscaled_confidence(setting: Setting) -> Any:
     """Sequential temperature scaling is left out."""
     return ForgetsScaling(factory(setting))
+
+
+class StopsAtTiles(Reference):
+    """The last row of each tile of TILE rows is verified one draft at most."""
+
+    def accept(self, target: Mapping[str, Any]) -> Tensors:
+        """Cut the verified length of these rows to one."""
+        lengths = target["verify_len"].clone()
+        lengths[TILE - 1 :: TILE] = lengths[TILE - 1 :: TILE].clamp(max=1)
+        return super().accept({**target, "verify_len": lengths})
+
+
+def stops_at_tiles(setting: Setting) -> Any:
+    """Some rows commit one token a block: lossless, and slow."""
+    refuse_unreachable(setting)
+    return StopsAtTiles(setting)
+
+
+class RepeatsTheLastRow(Reference):
+    """Past row TILE, the token after a whole block is drawn from the row of its last draft."""
+
+    def accept(self, target: Mapping[str, Any]) -> Tensors:
+        """Copy the row before the last over the last, which nothing but that draw reads."""
+        logits = target["target_logits"].clone()
+        logits[TILE:, -1] = logits[TILE:, -2]
+        return super().accept({**target, "target_logits": logits})
+
+
+def repeated_last_row(setting: Setting) -> Any:
+    """The bonus token of a whole block follows the law of the draft before it."""
+    refuse_unreachable(setting)
+    return RepeatsTheLastRow(setting)
 
 
 HERE = "tests.zoo.acceptance"
@@ -103,5 +137,28 @@ SPECIMENS = (
         "confidence",
         "equality",
         "one block",
+    ),
+    Specimen(
+        "stops_at_tiles",
+        HERE,
+        "An edge of a tile is verified one row short: its requests commit one token a block, which "
+        "is the right token by the right law, so that only the gain of speculation is lost.",
+        "sgl-project/sglang#39116",
+        COUNTER,
+        "accept_length",
+        "lossless",
+        "16 rows",
+    ),
+    Specimen(
+        "repeated_last_row",
+        HERE,
+        "The index of the row that a bonus token is drawn from is clipped to the number of drafts "
+        "less one in all but the first tile. Whole blocks end with a second draw from the law of "
+        "their last draft; how many are whole stays right.",
+        "vllm-project/tpu-inference#514",
+        COUNTER,
+        "lossless",
+        "accept_length",
+        "17 rows, 30,000 blocks at V = 8",
     ),
 )

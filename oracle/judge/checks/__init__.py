@@ -2,13 +2,15 @@
 
 path first (did anything run), then what is certain (bounds, spike, gates), then staleness
 (freshness, writeset, retention), then the race (equality, invariance, ranks, coupled,
-independence), then the laws (draft_law, claim, lossless).
+independence), then the laws (draft_law, block_law, claim, lossless, accept_length).
 """
 
 from types import ModuleType
 
 from . import (
+    accept_length,
     accept_rule,
+    block_law,
     bounds,
     claim,
     confidence,
@@ -43,8 +45,10 @@ ALL: tuple[ModuleType, ...] = (
     accept_rule,
     independence,
     draft_law,
+    block_law,
     claim,
     lossless,
+    accept_length,
 )
 
 

@@ -9,6 +9,7 @@ from ..history import History
 from ..script import Command, Load, Plan, Read, Replay
 from ..seeds import seed_of
 from ..significance import CASE_ALARM, STAGES, equal_bins, smallest_shift
+from ..transform import transformed
 from ..verdict import Pending, Verdict, holds, violated
 
 NAME = "claim"
@@ -42,19 +43,6 @@ def plans(context: Context) -> list[Plan]:
     return [Plan(NAME, case, setting, inputs, (Load("x"), *run * replays), run * replays, notes)]
 
 
-def below(law: torch.Tensor, picked: torch.Tensor, order: str) -> torch.Tensor:
-    """Mass of the ids that stand before each token, by id or by descending probability.
-
-    law [..., V] float64, picked [...] int64. Returns [...] float64.
-    """
-    if order == "id":
-        before = torch.arange(law.shape[-1]) < picked.unsqueeze(-1)
-        return (law * before).sum(-1)
-    own = law.gather(-1, picked.unsqueeze(-1))
-    ties = (law == own) & (torch.arange(law.shape[-1]) < picked.unsqueeze(-1))
-    return (law * ((law > own) | ties)).sum(-1)
-
-
 def integral_transform(history: History, stage: int, order: str) -> np.ndarray:
     """Randomised probability integral transform of every token, one band a temperature.
 
@@ -79,9 +67,8 @@ def integral_transform(history: History, stage: int, order: str) -> np.ndarray:
         heat = outputs["temperature"].double()[:, None, None]
         law = torch.softmax(outputs["step_logits"].double() / heat, -1)
         picked = outputs["tokens"]
-        mass = law.gather(-1, picked.unsqueeze(-1)).squeeze(-1)
-        w = torch.from_numpy(draw.random(mass.shape))
-        u = (below(law, picked, order) + w * mass).clamp(0, 1 - 1e-12)
+        w = torch.from_numpy(draw.random(picked.shape))
+        u = transformed(law, picked, order, w)
         band = (torch.arange(len(u)) % len(HEATS)).unsqueeze(1)
         parts.append(((band + u) / len(HEATS)).flatten().numpy())
     return np.concatenate(parts)

@@ -1,18 +1,15 @@
 """Token parity: the reference draws the same tokens from the same noise."""
 
-from typing import Any
-
-import torch
-
 from ...workloads.synthetic import sampling_parameters
 from ..budget import Ledger
 from ..context import Context, as_inputs, query_rows
 from ..history import History
 from ..parity import parity
-from ..protocol import Setting, Tensors
+from ..protocol import Tensors
 from ..script import Command, Eager, Load, Plan, Read, Replay
 from ..verdict import Verdict
 from ..walk import dtype_of
+from .sampling import head_weights
 
 NAME = "equality"
 TITLE = "token parity under the same noise"
@@ -45,19 +42,6 @@ def plan(context: Context, case: str, dtype: str, **shape: object) -> Plan:
         if "EAGER" in context.abilities and number % 2:
             commands.append(Eager(name))
     return Plan(NAME, case, setting, inputs, tuple(commands))
-
-
-def head_weights(seed: int, markov: str, setting: Setting) -> dict[str, Any]:
-    """w3 and b3 of a gated or recurrent head, on a grid; nothing for a vanilla one."""
-    if markov == "vanilla":
-        return {}
-    rank, hidden = setting["w1"].shape[1], setting["head"].shape[1]
-    rows = (rank, hidden + rank) if markov == "gated" else (3 * rank, 2 * rank + hidden)
-    source = torch.Generator().manual_seed(seed + 17)
-    w3 = 0.125 * torch.randint(-4, 5, rows, generator=source).float()
-    b3 = 0.25 * torch.randint(-4, 5, rows[:1], generator=source).float()
-    dtype = setting["head"].dtype
-    return {"markov": markov, "w3": w3.to(dtype), "b3": b3.to(dtype)}
 
 
 def plans(context: Context) -> list[Plan]:

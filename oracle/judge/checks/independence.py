@@ -1,99 +1,259 @@
-"""Draws that must not share noise do not: rows, steps, replays, draft noise and coins."""
+"""Draws that must not share noise do not: rows, steps, replays, buckets, seeds, noise and coins."""
 
+import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 
-from ..budget import SHARES, Ledger
+from ..binomial import log_above, log_both, pairs_needed, rate_seen
+from ..budget import ALPHA, SHARES, Ledger
 from ..context import Context, Material, as_inputs, constant, query_rows
 from ..history import History
-from ..script import Accept, Command, Load, Plan, Read, Replay
-from ..significance import most_hits, pairs_seen
+from ..script import Accept, Command, Load, Plan, Read, Replay, Reseed
+from ..significance import Counts, pairs_seen
 from ..verdict import Verdict, holds, unknown, violated
 
 NAME = "independence"
-TITLE = "independence: rows, steps, replays, draft noise and coins"
-CLAIM = "No two draws share noise: neighbouring rows, steps, replays, and draft against accept."
+TITLE = "independence: rows, steps, replays, buckets, draft noise and coins"
+CLAIM = "No two draws share noise: rows, steps, replays, buckets, seeds, and draft against accept."
 NEEDS = ("DRAWS",)
 LEDGER = "independence"
 
-ROWS, DRAFTS, VOCABULARY, REPLAYS, EVERY_ID = 256, 3, 512, 64, 2**30
-TESTS_MAX = 32
+ROWS, FEW_ROWS, DRAFTS, EVERY_ID = 256, 64, 3, 2**30
+# Uniform over many ids, two draws are equal by chance only rarely; uniform over few, a table of two
+# draws has cells that fill.
+MANY, FEW = 512, 8
+# A fault that sits in the replay cannot be told by many rows of one replay.
+REPLAYS_MIN = 64
+RESEEDED = 16
+# Kinds of pairs, over both dialects.
+TESTS_MAX = 40
+
+# What is counted, and how the smallest fault it shows is told.
+EFFECTS = {
+    "pairs": "of pairs with common noise",
+    "places": "of replays in which two given places share it",
+    "cells": "of pairs moved into one cell",
+}
 
 
-def plans(context: Context) -> list[Plan]:
-    """Uniform logits, so that tokens are the noise itself; 64 replays, accepted where claimed."""
-    if context.workload.real:
-        return []
-    source = context.workload.material(context.seed, VOCABULARY, torch.float32)
-    flat = Material(torch.zeros_like(source.head), source.w1 * 0, source.w2 * 0, VOCABULARY)
-    setting = context.setting(flat, drafts=DRAFTS, buckets=(ROWS,))
+@dataclass(frozen=True)
+class Kind:
+    """Counts of one kind of pair; each is binomial under the law of a correct sampler.
+
+    hits, pairs arrays of one shape; rate how often independent pairs hit. what: a key of EFFECTS;
+    of cells, too few hits are a finding as well.
+    """
+
+    hits: Counts
+    pairs: Counts
+    rate: float
+    what: str = "pairs"
+
+    def strangest(self) -> tuple[int, float]:
+        """Place of the most striking count, and the log of its p-value times their number."""
+        tail = log_both if self.what == "cells" else log_above
+        hits, pairs = self.hits.ravel(), self.pairs.ravel()
+        _, place = np.unique(pairs * (hits.max() + 1) + hits, return_index=True)
+        logs = tail(hits[place], pairs[place], np.full(len(place), self.rate))
+        least = int(logs.argmin())
+        return int(place[least]), float(logs[least]) + math.log(self.hits.size)
+
+    def share(self, alarm: float) -> float:
+        """The smallest fault that would have been found: a share of pairs, at most 1, or inf."""
+        seen = rate_seen if self.what == "cells" else pairs_seen
+        return seen(int(self.pairs.min()), self.rate, alarm / self.hits.size)
+
+
+def kind(left: Counts, right: Counts, vocabulary: int) -> Kind:
+    """How often two arrays of draws agree, place by place."""
+    return Kind(np.array([(left == right).sum()]), np.array([left.size]), 1 / vocabulary)
+
+
+def replays_for(context: Context) -> int:
+    """Replays at which the poorest kind of pair shows the profile's share of common noise."""
+    alarm = SHARES[LEDGER] * ALPHA / TESTS_MAX
+    return max(REPLAYS_MIN, -(-pairs_needed(context.profile.share, 1 / MANY, alarm) // ROWS))
+
+
+def plan(context: Context, vocabulary: int, replays: int) -> Plan:
+    """Uniform logits, so that tokens are the noise itself; accepted where that is claimed."""
+    source = context.workload.material(context.seed, vocabulary, torch.float32)
+    flat = Material(torch.zeros_like(source.head), source.w1 * 0, source.w2 * 0, vocabulary)
+    setting = context.setting(flat, drafts=DRAFTS, buckets=(FEW_ROWS, ROWS))
     hidden, anchor = context.workload.rows(context.seed, flat, ROWS, query_rows(setting))
+    heat, top_k = constant(ROWS, 1.0, EVERY_ID)
+    whole = as_inputs(setting, hidden, anchor, heat, top_k)
     inputs: dict[str, Any] = {
-        "x": as_inputs(setting, hidden, anchor, *constant(ROWS, 1.0, EVERY_ID)),
+        "whole": whole,
+        "few": {name: tensor[:FEW_ROWS].clone() for name, tensor in whole.items()},
         "target": {
-            "table": torch.zeros(VOCABULARY, VOCABULARY),
+            "table": torch.zeros(vocabulary, vocabulary),
             "top_p": torch.ones(ROWS),
             "verify_len": torch.full((ROWS,), DRAFTS + 1),
             "prefix_len": torch.zeros(ROWS, dtype=torch.int64),
         },
     }
-    one: tuple[Command, ...] = (Replay(redraw=False), Read())
-    if "ACCEPTS" in context.abilities:
-        one += (Accept("target"),)
-    return [Plan(NAME, f"uniform, V = {VOCABULARY}", setting, inputs, (Load("x"), *one * REPLAYS))]
+    one: tuple[Command, ...] = (Load("whole"), Replay(redraw=False), Read())
+    # Coins do not know V: they are flipped where an accept is cheap.
+    one += (
+        (Load("few"), Replay(redraw=False), Read()) if vocabulary == MANY else (Accept("target"),)
+    )
+    commands = one * replays
+    if vocabulary == MANY and "NOISE" in context.abilities:
+        commands += (Reseed(context.seed + 1), *one * RESEEDED)
+    return Plan(NAME, f"uniform, V = {vocabulary}", setting, inputs, commands)
 
 
-def pairs(tokens: np.ndarray) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Disjoint pairs of draws by what they must not share.
+def plans(context: Context) -> list[Plan]:
+    """Uniform logits over many ids, for pairs that agree, and over few, for tables of pairs."""
+    if context.workload.real:
+        return []
+    found = [plan(context, MANY, replays_for(context))]
+    return [*found, plan(context, FEW, REPLAYS_MIN)] if "ACCEPTS" in context.abilities else found
 
-    tokens [replays, rows, K].
+
+def agreeing(tokens: Counts) -> dict[str, Kind]:
+    """Kinds of pairs of drafts of one bucket and one seed: tokens [replays, rows, K].
+
+    Where draws are uniform, the links of a chain of pairs agree independently, so neighbours need
+    not be disjoint.
     """
+    half, replays = tokens.shape[1] // 2, len(tokens)
     return {
-        "neighbouring rows": (tokens[:, 0::2], tokens[:, 1::2]),
-        "rows one half apart": (tokens[:, : ROWS // 2], tokens[:, ROWS // 2 :]),
-        "consecutive steps": (tokens[:, :, 0], tokens[:, :, 1]),
-        "first and last step": (tokens[:, :, 0], tokens[:, :, -1]),
-        "consecutive replays": (tokens[0::2], tokens[1::2]),
-        "replays one half apart": (tokens[: REPLAYS // 2], tokens[REPLAYS // 2 :]),
+        "neighbouring rows": kind(tokens[:, 1:], tokens[:, :-1], MANY),
+        "rows one half apart": kind(tokens[:, :half], tokens[:, half:], MANY),
+        "consecutive steps": kind(tokens[:, :, 1:], tokens[:, :, :-1], MANY),
+        "first and last step": kind(tokens[:, :, 0], tokens[:, :, -1], MANY),
+        "replays at every distance up to one half": distances(tokens, tokens, replays // 2 + 1),
+        "any two rows and steps": places(tokens.reshape(replays, -1)),
     }
 
 
-def coin_pairs(tokens: np.ndarray, events: list[dict[str, Any]]) -> dict[str, Any]:
-    """Pairs of a draft and what the accept of its block drew, brought to V equal bins."""
-    if not events:
-        return {}
-    coins = np.stack([event["commit"]["coins"].numpy() for event in events])
-    bins = np.minimum((coins * VOCABULARY).astype(np.int64), VOCABULARY - 1)
+def of_coins(coins: Counts) -> dict[str, Kind]:
+    """Kinds of pairs of coins [replays, rows, K + 1], brought to MANY equal bins."""
+    replays = len(coins)
     return {
-        "draft and its coin": (tokens, bins[:, :, :DRAFTS]),
-        "coins of neighbouring rows": (bins[:, 0::2], bins[:, 1::2]),
-        "coin and final draw": (bins[:, :, 0], bins[:, :, -1]),
-        "coins of consecutive replays": (bins[0::2], bins[1::2]),
+        "coins of neighbouring rows": kind(coins[:, 1:], coins[:, :-1], MANY),
+        "coins of consecutive steps": kind(coins[:, :, 1:], coins[:, :, :-1], MANY),
+        "first coin and final draw": kind(coins[:, :, 0], coins[:, :, -1], MANY),
+        "coins of replays at every distance": distances(coins, coins, replays // 2 + 1),
+        "any two coins": places(coins.reshape(replays, -1)),
     }
+
+
+def distances(left: Counts, right: Counts, stop: int, start: int = 1) -> Kind:
+    """Agreement of replay t + d of one array with replay t of the other, d from start to stop."""
+    hits, pairs = [], []
+    for distance in range(start, stop):
+        later = left[max(distance, 0) : len(left) + min(distance, 0)]
+        sooner = right[max(-distance, 0) : len(right) - max(distance, 0)]
+        hits.append((later == sooner).sum())
+        pairs.append(later.size)
+    return Kind(np.array(hits), np.array(pairs), 1 / MANY)
+
+
+def places(draws: Counts) -> Kind:
+    """How often any two places of a block agree over the replays: draws [replays, places]."""
+    ids = torch.from_numpy(draws.astype(np.int16))
+    hits = torch.zeros((draws.shape[1],) * 2, dtype=torch.int16)
+    for replay in ids:
+        hits += replay[:, None] == replay[None, :]
+    upper = hits.numpy()[np.triu_indices(draws.shape[1], 1)].astype(np.int64)
+    return Kind(upper, np.full(upper.shape, len(draws)), 1 / MANY, "places")
+
+
+def table(left: Counts, right: Counts) -> Kind:
+    """The FEW x FEW cells of two draws, each as likely as any other."""
+    cells = np.bincount((left * FEW + right).ravel(), minlength=FEW**2)
+    return Kind(cells, np.full(cells.shape, left.size), 1 / FEW**2, "cells")
+
+
+def tabled(tokens: Counts, coins: Counts) -> dict[str, Kind]:
+    """Tables of two draws of which one is a coin, or both are drafts.
+
+    A coin that is made of the noise of a draft does not equal it, but depends on it.
+    """
+    steps, columns = range(tokens.shape[2]), range(coins.shape[2])
+    drafts_and_coins = [table(tokens[:, :, k], coins[:, :, c]) for k in steps for c in columns]
+    across = [table(tokens[1:, :, k], coins[:-1, :, c]) for k in steps for c in columns]
+    return {
+        "draft and coin of a block": joined(drafts_and_coins),
+        "draft and coin of the block before": joined(across),
+        "steps, as a table": joined([table(tokens[:, :, k], tokens[:, :, k - 1]) for k in (1, 2)]),
+        "coins, as a table": joined([table(coins[:, :, c], coins[:, :, c - 1]) for c in (1, 2, 3)]),
+    }
+
+
+def joined(kinds: list[Kind]) -> Kind:
+    """Several counts of the same rate, as one kind."""
+    hits = np.concatenate([one.hits for one in kinds])
+    pairs = np.concatenate([one.pairs for one in kinds])
+    return Kind(hits, pairs, kinds[0].rate, kinds[0].what)
+
+
+def seen(history: History) -> dict[str, Counts]:
+    """Draws by where they come from: 'whole' and 'few' blocks, '.. reseeded' ones, 'coins'."""
+    parts: dict[str, list[Counts]] = {}
+    reseeded = False
+    for event in history.events:
+        reseeded = reseeded or event["verb"] == "reseed"
+        if event["verb"] == "read":
+            name = event["inputs"] + (" reseeded" if reseeded else "")
+            parts.setdefault(name, []).append(event["outputs"]["tokens"].numpy())
+        if event["verb"] == "accept":
+            bins = (event["commit"]["coins"].numpy() * MANY).astype(np.int64)
+            parts.setdefault("coins", []).append(bins.clip(0, MANY - 1))
+    return {name: np.stack(part) for name, part in parts.items()}
+
+
+def kinds_of(history: History) -> tuple[dict[str, Kind], list[str]]:
+    """Every kind of pair that the history holds, and the names of those it does not."""
+    draws = seen(history)
+    tokens = draws["whole"]
+    if history.setting["vocabulary"] == FEW:
+        coins = draws["coins"]
+        return tabled(tokens, coins * FEW // MANY) | of_coins(coins), []
+    found, missing = agreeing(tokens), ["captures (a plan builds one)"]
+    rows = draws["few"].shape[1]
+    reach = len(tokens) // 2
+    found["replays of two buckets"] = distances(tokens[:, :rows], draws["few"], reach, 1 - reach)
+    if "whole reseeded" in draws:
+        again = draws["whole reseeded"]
+        found["two seeds"] = kind(tokens[: len(again)], again, MANY)
+    else:
+        missing.append("seeds (no NOISE)")
+    if "ACCEPTS" not in history.description["abilities"]:
+        missing.append("coins (no ACCEPTS)")
+    return found, missing
 
 
 def check(history: History, ledger: Ledger) -> Verdict:
-    """Count equal pairs against Binomial(pairs, 1/V), upper tail, exactly."""
-    tokens = np.stack([event["outputs"]["tokens"].numpy() for event in history.of("read")])
-    tested = pairs(tokens) | coin_pairs(tokens, history.of("accept"))
+    """Count pairs that agree, or cells of two draws, against exact binomials."""
+    found, missing = kinds_of(history)
     alarm = SHARES[LEDGER] * ledger.alpha / TESTS_MAX
-    shares, used = [], 0
-    for name, (left, right) in tested.items():
+    used = sum(int(one.pairs.max()) for one in found.values())
+    for name, one in found.items():
         ledger.take(LEDGER, alarm)
-        equal, count = int((left == right).sum()), left.size
-        limit = most_hits(count, 1 / VOCABULARY, alarm)
-        used += count
-        if equal > limit:
+        place, log_p = one.strangest()
+        if log_p <= np.log(alarm):
+            hits, pairs = int(one.hits.ravel()[place]), int(one.pairs.ravel()[place])
             return violated(
-                f"{name}: {equal} of {count} pairs are equal, required at most {limit} "
-                f"({count / VOCABULARY:.0f} expected): they share noise",
+                f"{name}: {hits} of {pairs} pairs agree, expected {pairs * one.rate:.0f}, "
+                f"p = {np.exp(log_p):.2g}, required > {alarm:.2g}: they share noise",
                 used,
                 unit="pairs",
             )
-        shares.append(pairs_seen(count, 1 / VOCABULARY, alarm))
-    if max(shares) >= 1:
+    shares = {
+        what: max(one.share(alarm) for one in found.values() if one.what == what)
+        for what in EFFECTS
+        if any(one.what == what for one in found.values())
+    }
+    if max(shares.values()) >= 1:
         return unknown(f"{used} pairs would not have shown noise that all of them share", used)
-    effect = f"{100 * max(shares):.2g} % of pairs with common noise (95 %)"
-    return holds(f"{len(tested)} kinds of pairs are independent", used, effect, "pairs")
+    told = ", ".join(f"{100 * share:.2g} % {EFFECTS[what]}" for what, share in shares.items())
+    omitted = f"; not tested: {', '.join(missing)}" if missing else ""
+    reason = f"{len(found)} kinds of pairs are independent{omitted}"
+    return holds(reason, used, f"{told} (95 %)", "pairs")

@@ -1,0 +1,212 @@
+"""The law of a block given its context: requests that differ, over a vocabulary that is counted."""
+
+import math
+from collections.abc import Callable
+from statistics import NormalDist
+
+import numpy as np
+import torch
+
+from ..bank import Member, log_values, mean_log, members, rejects
+from ..binomial import MISS
+from ..budget import ALPHA, SHARES, Ledger
+from ..chain import (
+    Chain,
+    chain,
+    counted,
+    foreign_base,
+    foreign_token,
+    joint,
+    late_tilt,
+    of_every_step,
+    own_faults,
+)
+from ..context import Context, Material, as_inputs, constant, query_rows
+from ..history import History
+from ..scan import Finding, scan, smallest_mass
+from ..script import Load, Plan, repeated
+from ..significance import Counts, Floats
+from ..verdict import Verdict, holds, unknown, violated
+from .sampling import head_weights
+
+NAME = "block_law"
+TITLE = "block law: each step given what came before it, row by row"
+CLAIM = "A block follows the chain of laws of its own row: no neighbour, no stale previous token."
+NEEDS = ("DRAWS",)
+LEDGER = "block law"
+
+VOCABULARY, DRAFTS, TYPES, TEMPERATURE, EVERY_ID = 8, 3, 8, 1.0, 2**30
+# Powers of two: sums stay exact. A recurrent head squashes what w1 holds.
+STRENGTH = {"vanilla": 2.0, "rnn": 4.0}
+ROWS_MIN, REPLAYS_MIN = 512, 64
+# Both dialects, each with a vanilla and a recurrent head.
+CASES = 4
+TURNS = (1, -1)
+COMMON = 0.1
+# Steps that read a draft before them.
+LINKED = DRAFTS - 1
+# Of a standard normal law, at a miss of MISS.
+QUANTILE = NormalDist().inv_cdf(1 - MISS)
+
+
+def setting_of(context: Context, markov: str) -> tuple[Material, dict[str, object]]:
+    """Laws that depend on the token before: the bias outweighs the base logits."""
+    source = context.workload.material(context.seed, VOCABULARY, torch.float32)
+    material = Material(source.head * 0.5, source.w1, source.w2 * STRENGTH[markov], VOCABULARY)
+    setting = context.setting(material, drafts=DRAFTS, buckets=(ROWS_MIN,))
+    return material, setting | head_weights(context.seed, markov, setting)
+
+
+def plan(context: Context, markov: str) -> Plan:
+    """TYPES requests, one after another and over again, so that every neighbour is another one."""
+    material, setting = setting_of(context, markov)
+    heat, top_k = constant(TYPES, TEMPERATURE, EVERY_ID)
+    rows = context.workload.rows(context.seed, material, TYPES, query_rows(setting), sharpen=False)
+    few = as_inputs(setting, *rows, heat, top_k)
+    laws, share = chain(setting, few, TYPES), context.profile.share
+    blocks = blocks_needed(laws, share, number(laws, share), ALPHA)
+    copies = max(ROWS_MIN // TYPES, math.ceil(blocks / REPLAYS_MIN / TYPES))
+    copies = min(copies, context.profile.rows_max // TYPES)
+    replays = max(REPLAYS_MIN, math.ceil(blocks / (copies * TYPES)))
+    inputs = {"x": {name: torch.cat([value] * copies) for name, value in few.items()}}
+    setting["buckets"] = (copies * TYPES,)
+    case = f"{markov} head, V = {VOCABULARY}"
+    notes = {"share": share}
+    return Plan(NAME, case, setting, inputs, (Load("x"), *repeated(replays)), notes=notes)
+
+
+def plans(context: Context) -> list[Plan]:
+    """Requests that differ from row to row, over 8 ids; with HEADS, a recurrent head as well."""
+    if context.workload.real:
+        return []
+    heads = ("vanilla", "rnn") if "HEADS" in context.abilities else ("vanilla",)
+    return [plan(context, markov) for markov in heads]
+
+
+def bank_of(laws: Chain, share: float) -> list[tuple[int, tuple[Member, ...]]]:
+    """All members by the counts they are read on: of the row alone, or beside a neighbour."""
+    general = members(of_every_step(laws, laws.true))
+    shares = (share, COMMON)
+    bases = tuple(foreign_base(laws, turn, part) for turn in TURNS for part in shares)
+    beside = [(turn, tuple(foreign_token(laws, turn, part) for part in shares)) for turn in TURNS]
+    return [(0, general + own_faults(laws) + bases), *beside]
+
+
+def alarm_of(alpha: float) -> float:
+    """Half of what one case may spend: the bank has one half, the scans the other."""
+    return SHARES[LEDGER] * alpha / CASES / 2
+
+
+def number(laws: Chain, share: float) -> int:
+    """How many members are averaged."""
+    return sum(len(group) for _, group in bank_of(laws, share))
+
+
+def blocks_needed(laws: Chain, share: float, how_many: int, alpha: float) -> int:
+    """Blocks at which a neighbour's previous token in `share` of the blocks is found.
+
+    how_many members are averaged.
+    """
+    alarm = alarm_of(alpha)
+    return max(
+        blocks_for(foreign_token(laws, turn, share), joint(laws, turn), how_many, alarm)
+        for turn in TURNS
+    )
+
+
+def blocks_for(one: Member, law: Floats, how_many: int, alarm: float) -> int:
+    """Blocks at which one member's fault is found, when how_many members are averaged.
+
+    law [contexts, V] adds up to K. A fault that hits a block hits several of its steps, whose log
+    ratios then rise together: their variance is taken as if they were one.
+    """
+    faulty = law * np.exp(one.log_ratio)
+    drift = float((faulty * one.log_ratio).sum())
+    noise = QUANTILE * math.sqrt(LINKED * float((faulty * one.log_ratio**2).sum()))
+    goal = math.log(how_many / alarm)
+    return math.ceil(((noise + math.sqrt(noise**2 + 4 * drift * goal)) / (2 * drift)) ** 2)
+
+
+def smallest(needed: Callable[[float], int], blocks: int) -> float:
+    """The smallest fault, up to 1, that is found in so many blocks; infinite when none is."""
+    low, high = 1e-4, 1.0
+    if needed(0.999) > blocks:
+        return math.inf
+    while high / low > 1.02:
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if needed(middle) <= blocks else (middle, high)
+    return high
+
+
+def effect_of(laws: Chain, blocks: int, share: float, alpha: float) -> tuple[float, float, float]:
+    """Smallest share of blocks, temperature error of the last step and lost mass of a block."""
+    law = joint(laws)
+    how_many, alarm = number(laws, share), alarm_of(alpha)
+
+    def late(tilt: float) -> int:
+        both = [late_tilt(laws, sign * tilt) for sign in (1, -0.999)]
+        return max(blocks_for(one, law, how_many, alarm) for one in both)
+
+    shares = smallest(lambda part: blocks_needed(laws, part, how_many, alpha), blocks)
+    block = law[: laws.vocabulary ** len(laws.steps) // laws.vocabulary]
+    mass = smallest_mass(block, blocks // laws.types, alarm / looks(laws), MISS)
+    return shares, smallest(late, blocks), mass
+
+
+def looks(laws: Chain) -> int:
+    """How many scans share the alarm: a block of each type, and each row of steps 0 and 1."""
+    return laws.types * (2 + laws.vocabulary)
+
+
+def scanned(laws: Chain, counts: Counts, alarm: float) -> tuple[str, Finding] | None:
+    """The first scan that rejects, and what it scanned: whole blocks, then single rows."""
+    each = alarm / looks(laws)
+    truth = np.exp(of_every_step(laws, laws.true))
+    sizes = [laws.types * laws.vocabulary**k for k in range(len(laws.steps))]
+    blocks = (joint(laws)[-sizes[-1] :]).reshape(laws.types, -1)
+    drawn = counts[-sizes[-1] :].reshape(laws.types, -1)
+    tables = [(f"blocks of request {i}", blocks[i], drawn[i]) for i in range(laws.types)]
+    rows = range(sizes[0] + sizes[1])
+    tables += [(f"tokens after context {i}", truth[i], counts[i]) for i in rows]
+    for name, law, seen in tables:
+        if seen.sum() and (found := scan(law, seen, each)).rejects:
+            return name, found
+    return None
+
+
+def check(history: History, ledger: Ledger) -> Verdict:
+    """Likelihood ratios of faults, on tokens and neighbours; scans of blocks and rows; exact."""
+    tokens = np.stack([event["outputs"]["tokens"].numpy() for event in history.of("read")])
+    used, vocabulary = tokens.shape[0] * tokens.shape[1], history.setting["vocabulary"]
+    if ((tokens < 0) | (tokens >= vocabulary)).any():
+        return violated("tokens lie outside the vocabulary", used, unit="blocks")
+    laws, share = chain(history.setting, history.inputs["x"], TYPES), history.notes["share"]
+    alarm = alarm_of(ledger.alpha)
+    ledger.take(LEDGER, 2 * alarm)
+    groups = [(counted(laws, tokens, turn), bank) for turn, bank in bank_of(laws, share)]
+    values = np.concatenate([log_values(counts, bank) for counts, bank in groups])
+    if rejects(values, alarm):
+        names = [one.name for _, bank in groups for one in bank]
+        return violated(
+            f"blocks do not follow the chain of laws: likelihood ratio exp({mean_log(values):.4g}) "
+            f"over the bank, required below {1 / alarm:.2g}; likest fault: "
+            f"{names[int(values.argmax())]}",
+            used,
+            unit="blocks",
+        )
+    if strange := scanned(laws, groups[0][0], alarm):
+        name, found = strange
+        return violated(
+            f"{name}: {found.observed} in cells {list(found.cells[:4])} by {found.order}, expected "
+            f"{found.expected:.1f}, p = {found.adjusted:.2g}, required > {alarm / looks(laws):.2g}",
+            used,
+            unit="blocks",
+        )
+    part, tilt, mass = effect_of(laws, used, share, ledger.alpha)
+    if not math.isfinite(part):
+        return unknown("no share of foreign previous tokens would have been seen", used)
+    effect = (
+        f"a neighbour's previous token in {100 * part:.2g} % of blocks, T off by {100 * tilt:.2g} "
+        f"% at the last step, blocks of mass {mass:.2g} lost (95 %)"
+    )
+    return holds("blocks follow the laws of their own rows", used, effect, "blocks")
