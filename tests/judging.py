@@ -12,7 +12,7 @@ from oracle.workloads.synthetic import Synthetic
 
 FOLDED = load_factory("folded")
 # Every check in full, at sizes that leave the suite its minutes.
-SMALL = Profile("smoke", 3, 20_000, 2048, 64, 1000, ("float32",))
+SMALL = Profile("smoke", 3, 20_000, 2048, 64, 1000, ("float32",), 0, 2**20, 1024, 2**13)
 
 
 def context(

@@ -6,6 +6,7 @@ ALPHA = 1e-6
 # Shares of the run's alarm probability. What is not listed is not for sale.
 SHARES = {
     "near ties": 0.01,
+    "noise law": 0.10,
     "draw law": 0.10,
     "freshness": 0.01,
     "claimed law": 0.04,

@@ -14,7 +14,9 @@ class Profile:
     """How much is done: sizes and draws, fixed before anything is drawn.
 
     law_rows, law_replays: draws of stage one of the law check are their product; stage two draws
-    1.6 times as many. coupled_draws per vocabulary. spike_vocabulary: ids swept.
+    1.6 times as many. coupled_draws per vocabulary. spike_vocabulary: ids swept. wide_draws:
+    coupled draws at the large vocabulary, 0 where it takes too long. noise_values: of each source
+    that shows noise. cliff_vocabulary, cliff_draws: of the case with equal rare ids.
     """
 
     name: str
@@ -24,13 +26,21 @@ class Profile:
     law_replays: int
     spike_vocabulary: int
     dtypes: tuple[str, ...]
+    wide_draws: int
+    noise_values: int
+    cliff_vocabulary: int
+    cliff_draws: int
 
 
 ALL_DTYPES = ("float32", "bfloat16", "float16")
 PROFILES = {
-    "smoke": Profile("smoke", 5, 20_000, 16_384, 64, 1000, ("float32", "bfloat16")),
-    "ci": Profile("ci", 12, 100_000, 65_536, 128, 4096, ALL_DTYPES),
-    "deep": Profile("deep", 40, 1_000_000, 131_072, 512, 32_768, ALL_DTYPES),
+    "smoke": Profile(
+        "smoke", 5, 20_000, 16_384, 64, 1000, ("float32", "bfloat16"), 0, 2**20, 1024, 2**14
+    ),
+    "ci": Profile("ci", 12, 100_000, 65_536, 128, 4096, ALL_DTYPES, 1536, 10 * 2**20, 4096, 2**14),
+    "deep": Profile(
+        "deep", 40, 1_000_000, 131_072, 512, 32_768, ALL_DTYPES, 20_000, 48 * 2**20, 129_280, 25_600
+    ),
 }
 
 

@@ -38,7 +38,8 @@ TABLE = {
     ".judge.binding .judge.protocol",
     "oracle/judge/features.py": "",
     "oracle/judge/coupling.py": "torch numpy .reference.* .judge.margin .judge.protocol "
-    ".judge.walk",
+    ".judge.redraw .judge.walk",
+    "oracle/judge/lattice.py": "numpy scipy",
     "oracle/judge/parity.py": "torch .reference.* .judge.attribution .judge.continuity "
     ".judge.coupling .judge.history .judge.margin .judge.protocol .judge.verdict .judge.walk",
     "oracle/judge/attribution.py": "torch .judge.margin .judge.coupling .judge.protocol",
@@ -57,7 +58,8 @@ TABLE = {
     "oracle/judge/checks/*.py": "torch numpy .reference.* .judge.script .judge.history "
     ".judge.verdict .judge.margin .judge.significance .judge.budget .judge.protocol "
     ".judge.context .judge.coupling .judge.walk .judge.attribution .judge.continuity "
-    ".judge.merge .judge.parity .judge.checks.sampling .judge.checks.gates .workloads.synthetic",
+    ".judge.lattice .judge.merge .judge.parity .judge.checks.sampling .judge.checks.gates "
+    ".workloads.synthetic",
     "oracle/subjects/__init__.py": "",
     "oracle/subjects/reference.py": "torch numpy .reference.* .judge.protocol .judge.binding",
     "oracle/subjects/torch_ops.py": "torch .judge.protocol",

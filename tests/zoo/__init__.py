@@ -3,6 +3,7 @@
 arithmetic  wrong numbers in one stage
 acceptance  accept paths and confidence after a right draft
 noise       noise that is shared, or keyed by what it must not be
+noise_law   noise of another law than declared
 memory      buffers that are stale, moved, shared or left unwritten
 capture     what a recording froze, or a recording that never runs
 ranks       ranks that are not one sampler, judged under torchrun
@@ -16,6 +17,15 @@ from .capture import SPECIMENS as CAPTURE
 from .gate import SPECIMENS as GATE
 from .memory import SPECIMENS as MEMORY
 from .noise import SPECIMENS as NOISE
+from .noise_law import SPECIMENS as NOISE_LAW
 from .specimen import Specimen
 
-SPECIMENS: tuple[Specimen, ...] = (*ARITHMETIC, *ACCEPTANCE, *NOISE, *MEMORY, *CAPTURE, *GATE)
+SPECIMENS: tuple[Specimen, ...] = (
+    *ARITHMETIC,
+    *ACCEPTANCE,
+    *NOISE,
+    *NOISE_LAW,
+    *MEMORY,
+    *CAPTURE,
+    *GATE,
+)

@@ -2,7 +2,7 @@
 
 path first (did anything run), then what is certain (bounds, spike, gates), then staleness
 (freshness, writeset, retention), then the race (equality, invariance, ranks, coupled,
-independence), then the laws (draft_law, claim, lossless).
+noise_law, independence), then the laws (draft_law, claim, lossless).
 """
 
 from types import ModuleType
@@ -20,6 +20,7 @@ from . import (
     independence,
     invariance,
     lossless,
+    noise_law,
     path,
     ranks,
     retention,
@@ -41,6 +42,7 @@ ALL: tuple[ModuleType, ...] = (
     coupled,
     confidence,
     accept_rule,
+    noise_law,
     independence,
     draft_law,
     claim,
