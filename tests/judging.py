@@ -1,8 +1,10 @@
 """Shortcuts for tests that run checks: a context, and the verdicts of a trial by check."""
 
+from dataclasses import replace
+
 from oracle.judge.budget import Ledger
 from oracle.judge.checks import named
-from oracle.judge.context import Context, Profile
+from oracle.judge.context import PROFILES, Context, Profile
 from oracle.judge.loading import load_factory
 from oracle.judge.protocol import Factory
 from oracle.judge.script import Plan
@@ -12,7 +14,14 @@ from oracle.workloads.synthetic import Synthetic
 
 FOLDED = load_factory("folded")
 # Every check in full, at sizes that leave the suite its minutes.
-SMALL = Profile("smoke", 3, 2.5e-4, 0.03, 2048, 1000, ("float32",))
+SMALL = replace(
+    PROFILES["smoke"],
+    blocks=3,
+    tilt=0.03,
+    rows_max=2048,
+    dtypes=("float32",),
+    cliff_draws=2**13,
+)
 
 
 def context(

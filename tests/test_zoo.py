@@ -4,15 +4,16 @@ from functools import cache
 
 import pytest
 
-from oracle.judge.checks import ALL
+from oracle.judge.checks import ALL, coupled
 from oracle.judge.context import PROFILES
 from oracle.judge.loading import load_factory
 from oracle.judge.trial import Result
 from oracle.judge.verdict import Outcome
 
-from .judging import bad, context, verdicts
+from .judging import bad, context, probed, verdict, verdicts
 from .zoo import SPECIMENS
 from .zoo.blocks import RARE
+from .zoo.noise_law import WIDE
 from .zoo.ranks import SHARED
 from .zoo.specimen import Specimen
 
@@ -33,6 +34,7 @@ ALONE = {
     "coupled": "hotter",
     "confidence": "unscaled_confidence",
     "accept_rule": "leftovers",
+    "noise_law": "coarse_race",
     "independence": "shared_rows",
     "draft_law": "heavy_tile",
     "block_law": "foreign_hidden",
@@ -87,9 +89,23 @@ def test_a_rare_fault_is_killed_at_ci(specimen: Specimen) -> None:
     assert not bad(results[specimen.blind_to])
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("specimen", WIDE, ids=lambda specimen: specimen.id)
+def test_a_large_vocabulary_shows_what_small_ones_hide(specimen: Specimen) -> None:
+    """Draws at the size of the ci profile kill it; at V = 8 and 128 and by its law it passes."""
+    factory = load_factory(specimen.subject)
+    small = verdicts(factory, context(), (specimen.combination,), ("coupled", specimen.blind_to))
+    assert not any(bad(results) for results in small.values())
+    base = probed(context(specimen.combination, profile=PROFILES["ci"]), factory)
+    (*_, wide) = coupled.plans(base)
+    answer = verdict("coupled", wide, base, factory)
+    assert answer.outcome is Outcome.VIOLATED
+    assert "rounding explains" in answer.reason
+
+
 def test_every_specimen_is_described() -> None:
     """A story, a public reference, a killer and a blind check that exist, and a smallest size."""
-    everyone = (*SPECIMENS, *RARE, *SHARED)
+    everyone = (*SPECIMENS, *RARE, *WIDE, *SHARED)
     assert len({specimen.id for specimen in everyone}) == len(everyone)
     assert set(ALONE) | set(OVER_RANKS) == set(NAMES)
     for specimen in everyone:

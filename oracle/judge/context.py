@@ -18,7 +18,13 @@ class Profile:
     tilt    relative error of T that draft_law finds (97.5 %); lossless finds twice as much
     wrong   share of wrong draws that the coupled oracle finds (99 %)
     share   of pairs or of blocks with a fault that independence and block_law find
-    rows_max  widest batch; blocks: of the checks that count none; spike_vocabulary: ids swept
+    and from what a machine affords:
+    blocks  of the checks that count no draws
+    rows_max  widest batch
+    spike_vocabulary  ids swept
+    wide_draws  coupled draws at the large vocabulary, 0 where it takes too long
+    noise_values  of each source that shows noise
+    cliff_vocabulary, cliff_draws  of the case with equal rare ids
     """
 
     name: str
@@ -28,7 +34,11 @@ class Profile:
     rows_max: int
     spike_vocabulary: int
     dtypes: tuple[str, ...]
-    share: float = 0.05
+    share: float
+    wide_draws: int
+    noise_values: int
+    cliff_vocabulary: int
+    cliff_draws: int
 
     @property
     def coupled_draws(self) -> int:
@@ -38,9 +48,48 @@ class Profile:
 
 ALL_DTYPES = ("float32", "bfloat16", "float16")
 PROFILES = {
-    "smoke": Profile("smoke", 5, 2.5e-4, 0.02, 16_384, 1000, ("float32", "bfloat16")),
-    "ci": Profile("ci", 12, 5e-5, 0.005, 65_536, 4096, ALL_DTYPES, 0.01),
-    "deep": Profile("deep", 40, 5e-6, 0.001, 2**18, 32_768, ALL_DTYPES, 0.001),
+    "smoke": Profile(
+        name="smoke",
+        blocks=5,
+        wrong=2.5e-4,
+        tilt=0.02,
+        rows_max=16_384,
+        spike_vocabulary=1000,
+        dtypes=("float32", "bfloat16"),
+        share=0.05,
+        wide_draws=0,
+        noise_values=2**20,
+        cliff_vocabulary=1024,
+        cliff_draws=2**14,
+    ),
+    "ci": Profile(
+        name="ci",
+        blocks=12,
+        wrong=5e-5,
+        tilt=0.005,
+        rows_max=65_536,
+        spike_vocabulary=4096,
+        dtypes=ALL_DTYPES,
+        share=0.01,
+        wide_draws=1536,
+        noise_values=10 * 2**20,
+        cliff_vocabulary=4096,
+        cliff_draws=2**14,
+    ),
+    "deep": Profile(
+        name="deep",
+        blocks=40,
+        wrong=5e-6,
+        tilt=0.001,
+        rows_max=2**18,
+        spike_vocabulary=32_768,
+        dtypes=ALL_DTYPES,
+        share=0.001,
+        wide_draws=20_000,
+        noise_values=48 * 2**20,
+        cliff_vocabulary=129_280,
+        cliff_draws=25_600,
+    ),
 }
 
 

@@ -15,6 +15,7 @@ import torch
 from ..reference import choice, noise
 from . import margin
 from .protocol import Setting, Tensors
+from .redraw import drawable, race_noise
 from .walk import Booleans, Floats, Walk, as_numpy, walk
 
 
@@ -71,6 +72,12 @@ def block_noise(setting: Setting, event: Mapping[str, Any]) -> torch.Tensor | No
     if "redrawn" in event:
         redrawn: torch.Tensor = event["redrawn"]
         return redrawn.to(torch.float64)
+    if state.get("dialect") == "race" and drawable(setting["device"]):
+        bucket = event["after"]["path"].get("bucket") or event["rows"]
+        sizes = (bucket, setting["drafts"], setting["vocabulary"])
+        return race_noise(state["generator"], setting["device"], *sizes)[0][
+            : event["rows"]
+        ].double()
     return None
 
 
@@ -134,9 +141,9 @@ def couple(
     sampled = ~is_greedy
     heat = np.broadcast_to(walked.temperature.numpy()[:, None], tokens.shape)[sampled][:, None]
     race = Race(
-        scaled=decided_by[sampled] / heat,
-        inherited=bound[sampled] / heat,
-        log_noise=np.log(as_numpy(e)[sampled]),
+        scaled=picked(decided_by, sampled) / heat,
+        inherited=picked(bound, sampled) / heat,
+        log_noise=np.log(picked(as_numpy(e), sampled)),
         tokens=tokens[sampled],
         places=np.argwhere(sampled),
     )
@@ -151,6 +158,11 @@ def couple(
         windows,
         laws,
     )
+
+
+def picked(values: Floats, positions: Booleans) -> Floats:
+    """The positions of a block [B, K, V], flattened to [n, V]; without a copy when it is all."""
+    return values.reshape(-1, values.shape[-1]) if positions.all() else values[positions]
 
 
 @dataclass(frozen=True)
@@ -168,6 +180,8 @@ def compare_greedy(
     values: Floats, bound: Floats, tokens: npt.NDArray[np.int64], chosen: Booleans
 ) -> tuple[list[Mismatch], int]:
     """Greedy positions: the lowest id of the largest logit, or one within the bounds of it."""
+    if not chosen.any():
+        return [], 0
     best = choice.winner(torch.from_numpy(values)).numpy()
     at_best = np.take_along_axis(values, best[..., None], -1)[..., 0]
     at_token = np.take_along_axis(values, tokens[..., None], -1)[..., 0]
@@ -194,23 +208,34 @@ def compare_greedy(
     return found, int(wrong.sum())
 
 
+def bounds_at(
+    race: Race, columns: npt.NDArray[np.int64], dialect: str, arithmetic: margin.Arithmetic
+) -> tuple[Floats, Floats]:
+    """How far the keys of columns [n, m] may lie below and above the exact ones; 0 at -inf."""
+    scaled = np.take_along_axis(race.scaled, columns, -1)
+    log_noise = np.take_along_axis(race.log_noise, columns, -1)
+    inherited = np.take_along_axis(race.inherited, columns, -1)
+    with np.errstate(invalid="ignore"):
+        down, up = margin.key_bounds(scaled, log_noise, dialect, arithmetic, race.scaled)
+    possible = np.isfinite(scaled)
+    return np.where(possible, inherited + down, 0.0), np.where(possible, inherited + up, 0.0)
+
+
 def compare_sampled(
     race: Race, dialect: str, arithmetic: margin.Arithmetic
 ) -> tuple[list[Mismatch], int, Floats, Floats, Floats]:
     """Sampled positions: the winner of this race, or a token whose key rounding may lift to it."""
     with np.errstate(invalid="ignore"):
         keys = race.scaled - race.log_noise
-        down, up = margin.key_bounds(race.scaled, race.log_noise, dialect, arithmetic)
-    possible = np.isfinite(race.scaled)
-    down = np.where(possible, race.inherited + down, 0.0)
-    up = np.where(possible, race.inherited + up, 0.0)
     best = choice.winner(torch.from_numpy(keys)).numpy()
     every = np.arange(len(best))
-    without_best = keys.copy()
-    without_best[every, best] = -np.inf
-    second = without_best.argmax(-1)
-    gap = keys[every, best] - keys[every, race.tokens]
-    window = down[every, best] + up[every, race.tokens]
+    best_keys = keys[every, best]
+    gap = best_keys - keys[every, race.tokens]
+    keys[every, best] = -np.inf
+    second = keys.argmax(-1)
+    second_keys = keys[every, second]
+    down, up = bounds_at(race, np.stack([best, race.tokens, second], 1), dialect, arithmetic)
+    window = down[:, 0] + up[:, 1]
     wrong = (race.tokens != best) & ~(gap <= window)
     found = [
         Mismatch(
@@ -224,8 +249,8 @@ def compare_sampled(
         )
         for i in np.flatnonzero(wrong)[:3]
     ]
-    lead = keys[every, best] - without_best[every, second]
-    lead_window = down[every, best] + up[every, second]
+    lead = best_keys - second_keys
+    lead_window = down[:, 0] + up[:, 2]
     heat = race.scaled - race.scaled.max(-1, keepdims=True)
     laws = np.exp(heat)
     laws /= laws.sum(-1, keepdims=True)

@@ -188,13 +188,14 @@ class Driver:
         ended = bool(torch.equal(end.cpu(), after["noise"]["generator"]))
         return {"redrawn": noise[: self.rows()].clone(), "state_as_declared": ended}
 
-    def read(self, _command: Read) -> dict[str, Any]:
+    def read(self, command: Read) -> dict[str, Any]:
         """Read the block, validate it, store a copy and keep what was returned."""
-        return self.taken(self.subject.read())
+        return self.taken(self.subject.read(), command.only)
 
-    def taken(self, outputs: Tensors) -> dict[str, Any]:
-        """Validate and copy outputs."""
+    def taken(self, outputs: Tensors, only: tuple[str, ...] = ()) -> dict[str, Any]:
+        """Validate outputs, and copy those that are wanted."""
         validate(outputs, self.plan.setting, self.rows(), self.abilities)
+        outputs = {name: outputs[name] for name in only} if only else outputs
         self.returned.append(outputs)
         self.read_last = self.loaded
         copies = {name: stored(tensor) for name, tensor in outputs.items()}

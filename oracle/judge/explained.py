@@ -72,6 +72,11 @@ EXPLAINED: dict[str, Words] = {
         "max(p - q, 0) or the bonus row is drawn by inversion",
         "coins that are no uniforms, or that draft and accept share",
     ),
+    "noise_law": Words(
+        "coarsest grid of F = 1 - exp(-E), equal pairs, mean and octaves of the noise itself; the "
+        "count of equal rare ids against the exact binomial",
+        "noise that is right and shared; a floor below the one that is stated",
+    ),
     "independence": Words(
         "equal pairs of draws on uniform logits against Binomial(pairs, 1 / V), upper tail",
         "noise that is shared in a way that no listed kind of pair meets; repulsion",

@@ -7,6 +7,7 @@ FEATURES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "both query layouts": ((), ("equality",)),
     "mixed greedy and sampled rows": (("DRAWS",), ("equality", "freshness")),
     "noise dialects race and counter": (("NOISE",), ("coupled", "equality", "independence")),
+    "law of the noise, its small end included": (("DRAWS",), ("noise_law", "coupled")),
     "kept step logits, claimed law q": (("CLAIMS",), ("equality", "claim")),
     "NaN and empty-row flags": (("FLAGS",), ("bounds", "equality")),
     "draft model inside the recording": (("FORWARD",), ("freshness", "writeset", "equality")),

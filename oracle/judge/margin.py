@@ -101,12 +101,18 @@ def product(hidden: Factor, weight: Factor, dtype: str) -> Floats:
 def step(base_bound: Floats, bias_bound: Floats, logits: Floats, dtype: str) -> Floats:
     """P2: bound on the step logits, given bounds on base and bias; zero when both are exact."""
     inherited = base_bound + bias_bound
+    if not inherited.any():
+        return inherited
     rounded = inherited + spacing(finite(logits), "float32") + spacing(finite(logits), dtype)
     return np.asarray(np.where(inherited > 0, rounded, 0.0), dtype=np.float64)
 
 
 def key_bounds(
-    scaled: Floats, log_noise: Floats, dialect: str, arithmetic: Arithmetic
+    scaled: Floats,
+    log_noise: Floats,
+    dialect: str,
+    arithmetic: Arithmetic,
+    whole: Floats | None = None,
 ) -> tuple[Floats, Floats]:
     """P3: how far each computed key may lie below and above l / T - log E.
 
@@ -114,6 +120,8 @@ def key_bounds(
     logarithm, one subtraction, and E itself. Race: E is data, the rounding of the softmax sum is
     common to a row and cancels; a probability below the smallest normal float32 may be flushed to
     zero or rounded up to that number, so such a key has no lower bound.
+
+    whole [rows, V]: the complete rows, where scaled and log_noise hold a few columns of them.
     """
     if dialect == "counter":
         key = scaled - log_noise
@@ -124,7 +132,8 @@ def key_bounds(
             + arithmetic.exponential_variable
         )
         return UNIT * relative, UNIT * relative
-    top = scaled.max(axis=-1, keepdims=True)
+    rows = scaled if whole is None else whole
+    top = rows.max(axis=-1, keepdims=True)
     below = scaled - top
     relative = (
         arithmetic.divide * (np.abs(scaled) + np.abs(top))
@@ -132,7 +141,7 @@ def key_bounds(
         + arithmetic.exponential
         + 2.0
     )
-    log_sum = np.log(np.exp(below).sum(axis=-1, keepdims=True))
+    log_sum = np.log(np.exp(rows - top).sum(axis=-1, keepdims=True))
     missing = np.log(SMALLEST_NORMAL) - (below - log_sum)
     down = np.where(missing > 0, np.inf, UNIT * relative)
     return down, np.where(missing > 0, missing, 0.0) + UNIT * relative

@@ -5,6 +5,11 @@ import torch
 from ..reference.noise import floored
 
 
+def drawable(device: str) -> bool:
+    """Whether this machine can draw the stream of that kind of device again."""
+    return not device.startswith("cuda") or torch.cuda.is_available()
+
+
 def race_noise(
     state: torch.Tensor, device: str, bucket: int, drafts: int, vocabulary: int
 ) -> tuple[torch.Tensor, torch.Tensor]:

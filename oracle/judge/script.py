@@ -31,7 +31,9 @@ class Replay:
 
 @dataclass(frozen=True)
 class Read:
-    """Read the outputs of the last block."""
+    """Read the outputs of the last block. only: the fields to store; all of them when empty."""
+
+    only: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -61,7 +61,7 @@ def uniform(bits: Words) -> npt.NDArray[np.float64]:
 
 def exponential(u: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """E = -log(1 - u), distributed Exp(1)."""
-    return -np.log1p(-u)
+    return np.asarray(-torch.log1p(-torch.from_numpy(u)).numpy())
 
 
 def gumbel(e: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
@@ -82,11 +82,17 @@ def counter_noise(
     rows B; drafts K; vocabulary V; block the block counter before the block; seed_key 64 bits;
     vocab_start the global id of column 0. Returns [B, K, V] float64.
     """
-    ids = np.arange(vocab_start, vocab_start + vocabulary, dtype=np.uint64)[None, None, :]
+    first, last = vocab_start // 4, -(-(vocab_start + vocabulary) // 4)
+    quarters = np.arange(first, last, dtype=np.uint64)[None, None, :]
     row = np.arange(rows, dtype=np.uint64)[:, None, None]
     step = np.arange(drafts, dtype=np.uint64)[None, :, None]
-    bits = words(ids, row, step, block, seed_key)
-    return torch.from_numpy(exponential(uniform(bits)))
+    shape = (rows, drafts, last - first)
+    counter = (quarters, row, step, np.uint64(block % 2**32))
+    # One call of the function gives the words of four neighbouring ids.
+    bits = np.stack(philox([np.broadcast_to(part, shape) for part in counter], seed_key), -1)
+    skipped = vocab_start - 4 * first
+    mine = bits.reshape(rows, drafts, -1)[:, :, skipped : skipped + vocabulary]
+    return torch.from_numpy(exponential(uniform(mine)))
 
 
 def counter_coins(rows: int, drafts: int, block: int, seed_key: int) -> torch.Tensor:

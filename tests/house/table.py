@@ -52,7 +52,8 @@ TABLE = {
     "oracle/judge/features.py": "",
     "oracle/judge/explained.py": "",
     "oracle/judge/coupling.py": "torch numpy .reference.* .judge.margin .judge.protocol "
-    ".judge.walk",
+    ".judge.redraw .judge.walk",
+    "oracle/judge/lattice.py": "numpy scipy",
     "oracle/judge/parity.py": "torch .reference.* .judge.attribution .judge.continuity "
     ".judge.coupling .judge.history .judge.margin .judge.protocol .judge.verdict .judge.walk",
     "oracle/judge/attribution.py": "torch .judge.margin .judge.coupling .judge.protocol",
@@ -81,7 +82,7 @@ TABLE = {
     ".judge.verdict .judge.margin .judge.significance .judge.budget .judge.protocol "
     ".judge.context .judge.coupling .judge.goodness .judge.walk .judge.attribution "
     ".judge.continuity .judge.merge .judge.parity .judge.seeds .judge.bank .judge.scan "
-    ".judge.chain .judge.transform .judge.binding .judge.binomial "
+    ".judge.chain .judge.lattice .judge.transform .judge.binding .judge.binomial "
     ".judge.checks.sampling .judge.checks.gates .workloads.synthetic",
     "oracle/subjects/__init__.py": "",
     "oracle/subjects/reference.py": "torch numpy .reference.* .judge.protocol .judge.binding",

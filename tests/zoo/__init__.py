@@ -4,6 +4,7 @@ arithmetic  wrong numbers in one stage
 acceptance  accept paths and confidence after a right draft
 blocks      steps of another row or tile, noise, coins and seeds that are shared
 noise       noise that is shared, or keyed by what it must not be
+noise_law   noise of another law than declared
 memory      buffers that are stale, moved, shared or left unwritten
 capture     what a recording froze, or a recording that never runs
 ranks       ranks that are not one sampler, judged under torchrun
@@ -18,6 +19,7 @@ from .capture import SPECIMENS as CAPTURE
 from .gate import SPECIMENS as GATE
 from .memory import SPECIMENS as MEMORY
 from .noise import SPECIMENS as NOISE
+from .noise_law import SPECIMENS as NOISE_LAW
 from .specimen import Specimen
 
 SPECIMENS: tuple[Specimen, ...] = (
@@ -25,6 +27,7 @@ SPECIMENS: tuple[Specimen, ...] = (
     *ACCEPTANCE,
     *NOISE,
     *BLOCKS,
+    *NOISE_LAW,
     *MEMORY,
     *CAPTURE,
     *GATE,

@@ -2,7 +2,7 @@
 
 path first (did anything run), then what is certain (bounds, spike, gates), then staleness
 (freshness, writeset, retention), then the race (equality, invariance, ranks, coupled,
-independence), then the laws (draft_law, block_law, claim, lossless, accept_length).
+noise_law, independence), then the laws (draft_law, block_law, claim, lossless, accept_length).
 """
 
 from types import ModuleType
@@ -22,6 +22,7 @@ from . import (
     independence,
     invariance,
     lossless,
+    noise_law,
     path,
     ranks,
     retention,
@@ -43,6 +44,7 @@ ALL: tuple[ModuleType, ...] = (
     coupled,
     confidence,
     accept_rule,
+    noise_law,
     independence,
     draft_law,
     block_law,
