@@ -2,7 +2,7 @@
 
 Every assertion is rebuilt from its published description, in our own words, and judges draws of its
 own number from a law of its own vocabulary, softmax of normal logits. A fault is found when 38 of
-40 seeded runs are rejected. `python -m tests.benchmarks.gates` prints the table.
+40 seeded runs are rejected. The two limits on total variation stand for tests of that kind.
 """
 
 from collections.abc import Callable

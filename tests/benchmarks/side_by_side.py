@@ -6,6 +6,7 @@ Prints one table, and with `--json` writes it. Ours stand at the draws of profil
 import argparse
 import datetime as dt
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,9 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from oracle.judge import goodness, planning, significance
+from oracle.judge import goodness, lattice, planning, significance
 from oracle.judge.budget import ALPHA, SHARES
-from oracle.judge.checks import draft_law, independence
+from oracle.judge.checks import draft_law, independence, noise_law
 from oracle.judge.context import PROFILES
 
 from .gates import (
@@ -38,6 +39,16 @@ from .gates import (
 Row = dict[str, Any]
 MISS = 0.05
 COLUMNS = ("temperature", "median", "dead", "shared", "floor")
+HEADS = (
+    "assertion",
+    "V",
+    "draws",
+    "T off by",
+    "mass on median id",
+    "median id never drawn",
+    "pairs with common noise",
+    "uniforms of 24 bits",
+)
 SMOKE = PROFILES["smoke"]
 VOCABULARY = 128
 
@@ -106,25 +117,44 @@ def pairs() -> Row:
     }
 
 
+def noise_itself() -> Row:
+    """The coarsest grid on as many noise values as profile smoke reads, and their repeats."""
+    alarm = SHARES["noise law"] * ALPHA / noise_law.TESTS_MAX
+    finest = lattice.finest_grid(SMOKE.noise_values, alarm)
+    repeated = lattice.smallest_repeat(SMOKE.noise_values, lattice.COUNTER, alarm)
+    gate = Gate("grid and repeats", "draftproof noise_law", 1, SMOKE.noise_values, exact)
+    empty = dict.fromkeys(("temperature", "median"), None)
+    return {
+        **described(gate),
+        "false alarms": 0.0,
+        **empty,
+        "dead": False,
+        "shared": repeated,
+        "floor": finest >= 24,
+    }
+
+
 def shown(rows: list[Row]) -> Table:
     """The table for people."""
     table = Table(title=f"smallest fault found in 95 % of runs ({RUNS} seeded runs a point)")
-    heads = (
-        "assertion",
-        "V",
-        "draws",
-        "T off by",
-        "mass on median id",
-        "median id never drawn",
-        "pairs with common noise",
-        "uniforms of 24 bits",
-    )
-    for head in heads:
+    for head in HEADS:
         table.add_column(head, justify="left" if head == "assertion" else "right")
     for row in rows:
         cells = [f"{row['source']}: {row['name']}", f"{row['vocabulary']:,}", f"{row['draws']:,}"]
         table.add_row(*cells, *(worded(row[column]) for column in COLUMNS))
     return table
+
+
+def markdown(report: Mapping[str, Any]) -> str:
+    """The table as it stands in the README, with its date and seeds."""
+    lines = ["| " + " | ".join(HEADS) + " |", "|---|" + "---:|" * (len(HEADS) - 1)]
+    for row in report["rows"]:
+        wide = f"{row['vocabulary']:,}" if row["vocabulary"] > 1 else "-"
+        cells = [f"{row['source']}: {row['name']}", wide, f"{row['draws']:,}"]
+        cells += [worded(row[column]) for column in COLUMNS]
+        lines.append("| " + " | ".join(cells) + " |")
+    lines += ["", f"Measured {report['date']}, seeds {report['seeds']}, {RUNS} runs a point."]
+    return "\n".join(lines) + "\n"
 
 
 def worded(value: Any) -> str:
@@ -146,7 +176,7 @@ def main() -> None:
         {**described(gate), **row_of(gate)}
         for gate in track(GATES, "public assertions", console=console, transient=True)
     ]
-    rows += [marginal(), coupled(), certain(), pairs()]
+    rows += [marginal(), coupled(), certain(), pairs(), noise_itself()]
     console.print(shown(rows))
     if options.json:
         report = {

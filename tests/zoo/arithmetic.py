@@ -47,6 +47,18 @@ def hotter(setting: Setting) -> Any:
     return factory(setting, stages=broken)
 
 
+def rounded_before_draw(setting: Setting) -> Any:
+    """Tokens are drawn from logits in bfloat16; what is kept is whole."""
+
+    def broken(stages: Stages) -> Stages:
+        def choice(logits: Tensor, *rest: Any) -> None:
+            stages.choice(logits.bfloat16().to(logits.dtype), *rest)
+
+        return stages._replace(choice=choice)
+
+    return factory(setting, stages=broken)
+
+
 def dead_id(setting: Setting) -> Any:
     """One id, 700, is never drawn."""
 
@@ -149,6 +161,17 @@ SPECIMENS = (
         "coupled",
         "draft_law",
         "7,000 draws with known noise",
+    ),
+    Specimen(
+        "rounded_before_draw",
+        HERE,
+        "The sampling kernel takes the logits in the dtype of the model, and the exported law is "
+        "made from the float32 ones. A token in five hundred is another than the law would draw.",
+        "deepseek-ai/DeepSpec#31",
+        COUNTER,
+        "coupled",
+        "spike",
+        "2,600 draws at V = 128",
     ),
     Specimen(
         "dead_id",
