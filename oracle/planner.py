@@ -14,6 +14,8 @@ from rich.table import Table
 
 from .judge import planning
 from .judge.budget import ALPHA, SHARES
+from .judge.checks.draft_law import TABLES_MAX
+from .judge.checks.independence import TESTS_MAX
 from .judge.context import PROFILES, Context
 from .judge.loading import load_factory
 from .judge.pace import Pace, measured
@@ -33,7 +35,6 @@ OTHER: dict[str, Callable[[Floats, float], Floats]] = {
     "token": planning.raised,
     "lost": planning.without,
 }
-TESTS_OF_INDEPENDENCE = 32
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ def rows(
     """Every check that carries the effect, fewest draws first where they are independent."""
     each = 1.0 / pace.drawn
     if name == "shared":
-        alarm = SHARES["independence"] * alpha / TESTS_OF_INDEPENDENCE
+        alarm = SHARES["independence"] * alpha / TESTS_MAX
         pairs = planning.pair_draws(1.0 / len(law), size, alarm, miss)
         yield Row("independence", 2 * pairs, 2 * pairs * each, "equal pairs, exact binomial")
         return
@@ -87,8 +88,14 @@ def rows(
     yield Row("coupled", coupled, coupled * both, "one race lost by more than rounding")
     if name == "lost":
         yield Row("spike", len(law), len(law) * each, "every id is made the winner: certain")
-    marginal = planning.chi_square_draws(law, other, miss)
-    yield Row("draft_law", marginal, marginal * each, "chi-square, two stages")
+    exact = SHARES["exact law"] * alpha / TABLES_MAX / 2
+    marginal = {"chi-square, two stages": planning.chi_square_draws(law, other, miss)}
+    if name == "temperature":
+        marginal["likelihood ratios"] = planning.bank_draws(law, size, exact, miss)
+    if name == "lost":
+        marginal["exact binomials of intervals"] = planning.scan_draws(law, size, exact, miss)
+    rule = min(marginal, key=lambda key: marginal[key])
+    yield Row("draft_law", marginal[rule], marginal[rule] * each, rule)
 
 
 def plan(

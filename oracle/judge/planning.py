@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from . import significance
+from . import bank, scan, significance
 from .significance import STAGES
 
 Floats = npt.NDArray[np.float64]
@@ -112,11 +112,25 @@ def chi_square_draws(law: Floats, other: Floats, miss: float) -> int:
     return smallest(enough)
 
 
+def bank_draws(law: Floats, tilt: float, alarm: float, miss: float) -> int:
+    """Draws after which the bank finds an error of T of this size, of either sign."""
+    with np.errstate(divide="ignore"):
+        log_law = np.log(law)[None]
+    members = bank.members(log_law)
+    size = abs(tilt)
+
+    def enough(draws: int) -> bool:
+        seen = bank.smallest_tilt(members, law[None], draws, len(members) + 1, alarm, miss)
+        return seen <= size
+
+    return smallest(enough)
+
+
+def scan_draws(law: Floats, mass: float, alarm: float, miss: float) -> int:
+    """Draws after which the scan finds any interval of this mass that is lost."""
+    return smallest(lambda draws: scan.smallest_mass(law, draws, alarm, miss) <= mass)
+
+
 def pair_draws(rate: float, share: float, alarm: float, miss: float) -> int:
     """Pairs in which common noise in `share` of them is seen; independent ones match at `rate`."""
     return smallest(lambda n: significance.pairs_seen(n, rate, alarm, miss) <= share)
-
-
-def lost_draws(mass: float, alarm: float, miss: float, intervals: int) -> int:
-    """Draws after which an interval of `mass` that stays empty is seen among `intervals`."""
-    return math.ceil(math.log(2.0 * intervals / (alarm * (1.0 - miss))) / mass)

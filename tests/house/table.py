@@ -41,7 +41,7 @@ TABLE = {
     "oracle/judge/budget.py": "",
     "oracle/judge/pace.py": "torch .judge.context .judge.coupling .judge.drive .judge.history "
     ".judge.loading .judge.margin .judge.protocol .judge.script .judge.trial",
-    "oracle/judge/planning.py": "numpy .judge.significance",
+    "oracle/judge/planning.py": "numpy .judge.bank .judge.scan .judge.significance",
     "oracle/judge/verdict.py": "",
     "oracle/judge/redraw.py": "torch .reference.*",
     "oracle/judge/context.py": "torch .judge.protocol",
