@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
+import torch
 import typer
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -20,6 +21,7 @@ from .judge.context import PROFILES, Context
 from .judge.environment import environment
 from .judge.explained import EXPLAINED
 from .judge.features import FEATURES
+from .judge.jobs import Order, jobs_for, shared_out
 from .judge.loading import NAMED, AdapterError, CannotServeError, load_factory
 from .judge.merge import enter
 from .judge.protocol import ABILITIES
@@ -62,6 +64,20 @@ def run_with_progress(trial: Trial, console: Console, save: Path | None) -> list
     return results
 
 
+def run_shared_out(trial: Trial, order: Order, jobs: int, console: Console) -> list[Result]:
+    """Run a trial over processes behind a progress bar."""
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        total = len(trial.checks) * len(trial.combinations)
+        task = progress.add_task("", total=total)
+
+        def done(text: str) -> None:
+            progress.update(task, advance=1, description=text)
+
+        found = shared_out(order, trial.combinations, trial.checks, jobs, trial.ledger, done)
+        return list(found)
+
+
 @app.command()
 def verify(
     subject: Annotated[str, typer.Option(help=f"{', '.join(NAMED)}, or module:factory")] = "folded",
@@ -74,6 +90,7 @@ def verify(
     save: Annotated[Path | None, typer.Option(help="folder for histories")] = None,
     check: Annotated[list[str] | None, typer.Option(help="only this check; repeatable")] = None,
     only: Annotated[list[str] | None, typer.Option(help="only this combination")] = None,
+    jobs: Annotated[int, typer.Option(min=0, help="processes; 0: one a core, 1 on a GPU")] = 0,
 ) -> None:
     """Put a sampler under test. Exit: 0 holds, 1 violated, 2 usage, 3 unknown, 4 errored."""
     console = Console()
@@ -113,7 +130,13 @@ def verify(
         combinations=chosen_combinations(only or []),
         world=world,
     )
-    results = trial.everyones(run_with_progress(trial, console, save))
+    jobs = jobs_for(device, jobs)
+    if jobs == 1 or world.size > 1 or save is not None or check:
+        results = trial.everyones(run_with_progress(trial, console, save))
+    else:
+        threads = max(torch.get_num_threads() // jobs, 1)
+        plain = (subject, workload, profile, device, engine, seed, alpha, reproduce, threads)
+        results = run_shared_out(trial, Order(*plain), jobs, console)
     run = reports.Run(subject, workload, profile, engine, device, seed, reproduce)
     report = reports.document(run, results, ledger, environment(device))
     if world.rank == 0:

@@ -2,6 +2,7 @@
 
 import os
 import platform
+from functools import cache
 from importlib import metadata
 from typing import Any
 
@@ -11,6 +12,7 @@ PACKAGES = ("draftproof", "torch", "numpy", "scipy", "triton", "transformers")
 PREFIX = "DRAFTPROOF_"
 
 
+@cache
 def version(package: str) -> str:
     """The installed version of a package, or 'absent'."""
     try:

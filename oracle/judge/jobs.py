@@ -1,0 +1,100 @@
+"""One run shared out over processes of this machine: a check of a combination is one job."""
+
+import multiprocessing
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass, replace
+from functools import cache
+from types import ModuleType
+
+import torch
+
+from .budget import Ledger
+from .checks import named
+from .context import PROFILES, Context
+from .loading import load_factory
+from .trial import Result, Trial, workload_named
+from .verdict import Verdict
+
+JOBS_MAX = 4
+Combination = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Order:
+    """What a process needs to judge any job of a run; plain values, so that they travel."""
+
+    subject: str
+    workload: str
+    profile: str
+    device: str
+    engine: str
+    seed: int
+    alpha: float
+    reproduce: str
+    threads: int = 1
+
+    def trial(self) -> Trial:
+        """The run, in this process."""
+        source = workload_named(self.workload)
+        profile = PROFILES[self.profile]
+        context = Context("dspark", "counter", self.device, self.engine, self.seed, profile, source)
+        return Trial(load_factory(self.subject), context, self.reproduce, Ledger(self.alpha))
+
+
+def jobs_for(device: str, asked: int) -> int:
+    """How many processes: as asked; 0 for one a core and four at most, and one on a GPU."""
+    if asked or device != "cpu":
+        return asked or 1
+    return min(JOBS_MAX, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1)
+
+
+@cache
+def probed(order: Order, combination: Combination) -> tuple[Trial, Context | Verdict]:
+    """The run, and what the subject is able to do in a combination; once a process."""
+    torch.set_num_threads(order.threads)
+    trial = order.trial()
+    family, dialect = combination
+    return trial, trial.probe(replace(trial.context, family=family, dialect=dialect))
+
+
+def job(
+    order: Order, combination: Combination, check: str
+) -> tuple[list[Result], dict[str, float]]:
+    """Judge one check of one combination; results, and what they spent."""
+    trial, context = probed(order, combination)
+    trial.ledger.spent = {}
+    module = named(check)
+    if isinstance(context, Verdict):
+        label = replace(trial.context, family=combination[0], dialect=combination[1]).label
+        return [Result(module.NAME, label, "-", context, 0.0)], {}
+    return list(trial.judge(module, context)), dict(trial.ledger.spent)
+
+
+def shared_out(
+    order: Order,
+    combinations: tuple[Combination, ...],
+    checks: tuple[ModuleType, ...],
+    jobs: int,
+    ledger: Ledger,
+    progress: Callable[[str], None],
+) -> Iterator[Result]:
+    """Judge every combination by every check over `jobs` processes; results in the usual order.
+
+    What all jobs spent is taken from `ledger`, which may find that a line is overspent.
+    """
+    work = [(combination, check.NAME) for combination in combinations for check in checks]
+    start = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
+    found: dict[int, list[Result]] = {}
+    with ProcessPoolExecutor(jobs, multiprocessing.get_context(start)) as pool:
+        # The last checks take longest: they go first, so that no process waits for one at the end.
+        sent = {pool.submit(job, order, *each): n for n, each in reversed(list(enumerate(work)))}
+        for done in as_completed(sent):
+            combination, check = work[sent[done]]
+            progress(f"{' '.join(combination)}: {check}")
+            found[sent[done]], spent = done.result()
+            for line, probability in spent.items():
+                ledger.take(line, probability)
+    for number in range(len(work)):
+        yield from found[number]
