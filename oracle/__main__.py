@@ -23,7 +23,7 @@ from .judge.explained import EXPLAINED
 from .judge.features import FEATURES
 from .judge.jobs import Order, jobs_for, shared_out
 from .judge.loading import NAMED, AdapterError, CannotServeError, load_factory
-from .judge.merge import enter
+from .judge.merge import World, enter
 from .judge.protocol import ABILITIES
 from .judge.trial import Result, Trial, judge_again, workload_named
 from .judge.verdict import exit_code
@@ -78,6 +78,13 @@ def run_shared_out(trial: Trial, order: Order, jobs: int, console: Console) -> l
         return list(found)
 
 
+def command_of(world: World) -> str:
+    """The command that starts a run like this one."""
+    if world.size == 1:
+        return "draftproof verify"
+    return f"torchrun --nproc-per-node {world.size} -m oracle verify"
+
+
 @app.command()
 def verify(
     subject: Annotated[str, typer.Option(help=f"{', '.join(NAMED)}, or module:factory")] = "folded",
@@ -112,23 +119,14 @@ def verify(
         console.print(f"not applicable: {error}")
         raise typer.Exit(UNKNOWN) from error
     world = enter(device)
-    command = "draftproof verify"
-    if world.size > 1:
-        command = f"torchrun --nproc-per-node {world.size} -m oracle verify"
     reproduce = (
-        f"{command} --subject {shlex.quote(subject)} --engine {engine} "
+        f"{command_of(world)} --subject {shlex.quote(subject)} --engine {engine} "
         f"--workload {workload} --profile {profile} --seed {seed}"
     )
     context = Context("dspark", "counter", device, engine, seed, PROFILES[profile], source)
+    keep, combinations = save is not None, chosen_combinations(only or [])
     trial = Trial(
-        factory,
-        context,
-        reproduce,
-        ledger,
-        keep=save is not None,
-        checks=checks,
-        combinations=chosen_combinations(only or []),
-        world=world,
+        factory, context, reproduce, ledger, keep, checks, combinations=combinations, world=world
     )
     jobs = jobs_for(device, jobs)
     if jobs == 1 or world.size > 1 or save is not None or check:

@@ -1,23 +1,35 @@
 """Stage two plays the same recording: what a recording froze is confirmed, never washed out."""
 
+from dataclasses import replace
+
 import torch
 
 from oracle.judge.budget import Ledger
 from oracle.judge.checks import draft_law
+from oracle.judge.drive import Driver
 from oracle.judge.history import History
-from oracle.judge.trial import Trial, judged
+from oracle.judge.loading import build
+from oracle.judge.protocol import Factory
+from oracle.judge.trial import Trial, judged, placed
 from oracle.judge.verdict import Outcome, Pending, Verdict
 
 from .judging import FOLDED, context
 from .zoo.capture import frozen_noise
 
 
-def played(factory, seed: int) -> tuple[History, Verdict]:
-    """The history and the verdict of draft_law alone."""
+def played(factory: Factory, seed: int) -> History:
+    """Both stages of draft_law on one subject, whatever stage one has to say."""
     base = context(seed=seed)
-    history, verdict = Trial(factory, base).case(draft_law, draft_law.plans(base)[0], base)
-    assert history is not None
-    return history, verdict
+    (plan,) = draft_law.plans(base)
+    trial = Trial(factory, base)
+    subject = build(factory, placed(plan.setting))
+    history = trial.opened(plan, subject, base)
+    driver = Driver(subject, plan, history)
+    trial.play(driver, history, plan.commands)
+    history.events.append({"verb": "stage", "reason": "both are wanted"})
+    trial.play(driver, history, plan.confirm)
+    assert not history.error
+    return replace(history, stages=2)
 
 
 def stages(history: History) -> list[torch.Tensor]:
@@ -30,21 +42,26 @@ def stages(history: History) -> list[torch.Tensor]:
 def test_frozen_noise_is_alarmed_and_confirmed_by_the_draft_law_alone() -> None:
     """Both stages see the block of one capture, at every start: fresh draws are no fresh ones."""
     for seed in (0, 1):
-        history, verdict = played(frozen_noise, seed)
-        assert verdict.outcome is Outcome.VIOLATED
-        assert history.stages == 2
+        history = played(frozen_noise, seed)
         first, second = stages(history)
         assert torch.equal(first[0].expand_as(first), first)
         assert torch.equal(first[0].expand_as(second), second)
-        alone = History(**{**vars(history), "events": history.events, "stages": 1})
+        confirmed = judged(draft_law, history, Ledger())
+        assert isinstance(confirmed, Verdict)
+        assert confirmed.outcome is Outcome.VIOLATED
+        assert "on fresh draws" in confirmed.reason
         boundary = [event["verb"] for event in history.events].index("stage")
-        alone.events = history.events[:boundary]
-        assert isinstance(judged(draft_law, alone, Ledger()), Pending)
+        alone = replace(history, stages=1, events=history.events[:boundary])
+        alarmed = judged(draft_law, alone, Ledger())
+        assert isinstance(alarmed, Pending) or alarmed.outcome is Outcome.VIOLATED
 
 
 def test_a_healthy_recording_passes_the_same_law() -> None:
     """The control: the same sizes, noise that moves."""
-    history, verdict = played(FOLDED, 0)
+    history = played(FOLDED, 0)
+    first, second = stages(history)
+    assert not torch.equal(first[0], first[1])
+    assert not torch.equal(first[0], second[0])
+    verdict = judged(draft_law, history, Ledger())
+    assert isinstance(verdict, Verdict)
     assert verdict.outcome is Outcome.HOLDS
-    reads = [event["outputs"]["tokens"] for event in history.of("read")]
-    assert not torch.equal(reads[0], reads[1])

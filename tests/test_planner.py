@@ -20,10 +20,10 @@ def planned(*options: str) -> dict[str, int]:
 
 
 def test_the_coupled_oracle_needs_hundreds_of_times_fewer_draws() -> None:
-    """A temperature error of 1 % at V = 128: two orders of magnitude lie between the two tests."""
-    found = planned("--effect", "temperature=0.01", "--vocab", "128")
+    """A temperature error of 1 % at V = 32: two orders of magnitude lie between the two tests."""
+    found = planned("--effect", "temperature=0.01", "--vocab", "32")
     assert found["draft_law"] > 100 * found["coupled"]
-    smaller = planned("--effect", "temperature=0.005", "--vocab", "128")
+    smaller = planned("--effect", "temperature=0.005", "--vocab", "32")
     assert 1.8 < smaller["coupled"] / found["coupled"] < 2.2
     assert 3.5 < smaller["draft_law"] / found["draft_law"] < 4.5
 

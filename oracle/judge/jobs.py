@@ -3,7 +3,7 @@
 import multiprocessing
 import os
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from functools import cache
 from types import ModuleType
@@ -15,7 +15,7 @@ from .checks import named
 from .context import PROFILES, Context
 from .loading import load_factory
 from .trial import Result, Trial, workload_named
-from .verdict import Verdict
+from .verdict import Verdict, errored
 
 JOBS_MAX = 4
 Combination = tuple[str, str]
@@ -67,8 +67,7 @@ def job(
     trial.ledger.spent = {}
     module = named(check)
     if isinstance(context, Verdict):
-        label = replace(trial.context, family=combination[0], dialect=combination[1]).label
-        return [Result(module.NAME, label, "-", context, 0.0)], {}
+        return [Result(module.NAME, label_of(order, combination), "-", context, 0.0)], {}
     return list(trial.judge(module, context)), dict(trial.ledger.spent)
 
 
@@ -93,7 +92,12 @@ def shared_out(
         for done in as_completed(sent):
             combination, check = work[sent[done]]
             progress(f"{' '.join(combination)}: {check}")
-            found[sent[done]], spent = done.result()
+            try:
+                found[sent[done]], spent = done.result()
+            except BrokenExecutor:
+                label = label_of(order, combination)
+                died = errored("a process that judged died; --jobs 1 shows what it said last")
+                found[sent[done]], spent = [Result(check, label, "-", died, 0.0)], {}
             for line, probability in spent.items():
                 ledger.take(line, probability)
     for number in range(len(work)):

@@ -127,7 +127,7 @@ SPECIMENS = (
         "local-inference-lab/vllm#205",
         RACE,
         "noise_law",
-        "independence",
+        "spike",
         "100 values",
     ),
     Specimen(
