@@ -59,6 +59,12 @@ def probed(order: Order, combination: Combination) -> tuple[Trial, Context | Ver
     return trial, trial.probe(replace(trial.context, family=family, dialect=dialect))
 
 
+def label_of(order: Order, combination: Combination) -> str:
+    """A combination as it is printed."""
+    family, dialect = combination
+    return replace(order.trial().context, family=family, dialect=dialect).label
+
+
 def job(
     order: Order, combination: Combination, check: str
 ) -> tuple[list[Result], dict[str, float]]:
