@@ -55,7 +55,7 @@ def test_twenty_honest_runs_pass() -> None:
     """At a level of 1e-3 for each of 4 tables and 1e-2 for all else; three alarms have 1e-3."""
     plan, alarms = plan_of("vanilla"), 0
     for seed in range(20):
-        seen = along(plan, sample(plan, seed, 1), seed)
+        seen = along(plan, sample(plan, seed, 2), seed)
         alarms += any(fit.rejects for _, fit in prefix_law.fits(seen.u, 1e-3))
         alarms += bool(prefix_law.complaint(seen, 1e-2))
     assert alarms <= 2
@@ -66,18 +66,18 @@ def test_a_temperature_off_by_a_tenth_is_found(markov: str) -> None:
     """Either sign, at the alarm of the check, and for what it is."""
     plan = plan_of(markov)
     for tilt in (0.1, -0.1):
-        seen = along(plan, sample(plan, 5, 5, tilt))
+        seen = along(plan, sample(plan, 5, 10, tilt))
         assert prefix_law.smallest_tilt(seen.spread, ALARM) < 0.1
         assert f"likest fault: T {100 * tilt:+g} %" in prefix_law.complaint(seen, ALARM)
-    assert prefix_law.complaint(along(plan, sample(plan, 5, 5)), ALARM) == ""
+    assert prefix_law.complaint(along(plan, sample(plan, 5, 10)), ALARM) == ""
 
 
 def test_a_temperature_is_found_as_often_as_stated() -> None:
     """At the stated error 97.5 %; 17 of 20 is below it at 1e-3. At half of it, next to never."""
     plan = plan_of("vanilla")
-    stated = prefix_law.smallest_tilt(along(plan, sample(plan, 0, 2)).spread, ALARM)
+    stated = prefix_law.smallest_tilt(along(plan, sample(plan, 0, 4)).spread, ALARM)
     hits = [
-        [bool(prefix_law.complaint(along(plan, sample(plan, s, 2, tilt)), ALARM)) for s in range(n)]
+        [bool(prefix_law.complaint(along(plan, sample(plan, s, 4, tilt)), ALARM)) for s in range(n)]
         for tilt, n in ((stated, 20), (stated / 2, 5))
     ]
     assert sum(hits[0]) > 17
@@ -87,7 +87,7 @@ def test_a_temperature_is_found_as_often_as_stated() -> None:
 def test_a_heavy_tile_is_found_without_a_member_for_it() -> None:
     """Ids from 512 on scaled: bins in order of id see it, at both levels."""
     plan = plan_of("vanilla")
-    seen = along(plan, sample(plan, 6, 5, lift=0.5))
+    seen = along(plan, sample(plan, 6, 10, lift=0.5))
     first = dict(prefix_law.fits(seen.u, LEVEL_MIN))["tokens in order of id"]
     assert first.rejects
     assert "in order of id" in prefix_law.complaint(seen, ALARM)

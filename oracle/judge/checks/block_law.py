@@ -43,9 +43,10 @@ STRENGTH = {"vanilla": 2.0, "gated": 2.0, "rnn": 4.0}
 ROWS_MIN, REPLAYS_MIN = 512, 64
 # Both dialects, each with a vanilla and a recurrent head; they have half of the ledger line.
 CASES = 4
-# A vocabulary that is too large to count. Both dialects, each with every kind of head.
-WIDE, WIDE_DRAFTS, WIDE_ROWS, WIDE_CASES = 1024, 4, 256, 6
-REAL_ROWS, HEATS = 64, (0.5, 0.8, 1.0, 1.6)
+# A vocabulary that is too large to count. Both dialects, each with a vanilla head and another one.
+WIDE, WIDE_DRAFTS, WIDE_ROWS, WIDE_CASES = 1024, 4, 128, 4
+WIDE_OTHER = {"race": "gated", "counter": "rnn"}
+REAL_ROWS, HEATS = 32, (0.5, 0.8, 1.0, 1.6)
 TURNS = (1, -1)
 COMMON = 0.1
 # Steps that read a draft before them.
@@ -97,7 +98,7 @@ def wide_plan(context: Context, markov: str) -> Plan:
     name = f"{context.label}: {case}"
     seeds = [seed_of(NAME, name, "transform", stage, run=context.seed) for stage in (1, 2)]
     one: tuple[Command, ...] = (Replay(redraw=False), Read(only=("tokens",)))
-    run = one * context.profile.blocks
+    run = one * (2 * context.profile.blocks)
     return Plan(NAME, case, setting, inputs, (Load("x"), *run), run, {"seeds": seeds})
 
 
@@ -105,10 +106,11 @@ def plans(context: Context) -> list[Plan]:
     """Requests that differ from row to row: over 8 ids, and over many; with HEADS, other heads."""
     if context.workload.real:
         return [wide_plan(context, "vanilla")]
-    other = "HEADS" in context.abilities
-    small, wide = (("vanilla", "rnn"), tuple(STRENGTH)) if other else (("vanilla",),) * 2
-    planned = [plan(context, markov) for markov in small]
-    return planned + [wide_plan(context, markov) for markov in wide]
+    if "HEADS" not in context.abilities:
+        return [plan(context, "vanilla"), wide_plan(context, "vanilla")]
+    small = [plan(context, markov) for markov in ("vanilla", "rnn")]
+    wide = [wide_plan(context, markov) for markov in ("vanilla", WIDE_OTHER[context.dialect])]
+    return small + wide
 
 
 def bank_of(laws: Chain, share: float) -> list[tuple[int, tuple[Member, ...]]]:
