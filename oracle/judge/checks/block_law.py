@@ -242,8 +242,8 @@ def check_wide(history: History, tokens: Counts, ledger: Ledger) -> Verdict | Pe
     share = prefix_law.smallest_share(found, tokens.size)
     tilt = prefix_law.smallest_tilt(seen.spread, alarm)
     effect = (
-        f"{100 * share:.2g} % of draws moved into one of {found[0][1].degrees + 1} bins of their "
-        f"law, T off by {100 * tilt:.2g} % (97.5 %)"
+        f"V = {history.setting['vocabulary']}: {100 * share:.2g} % of draws moved into one of "
+        f"{found[0][1].degrees + 1} bins of their law, T off by {100 * tilt:.2g} % (97.5 %)"
     )
     return holds("each draw follows its law given what came before it", used, effect, "blocks")
 
