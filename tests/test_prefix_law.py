@@ -9,11 +9,13 @@ import torch
 
 from oracle.judge import prefix_law
 from oracle.judge.binding import bound_head
-from oracle.judge.budget import ALPHA, SHARES
+from oracle.judge.budget import ALPHA, SHARES, Ledger
 from oracle.judge.chain import chain
 from oracle.judge.checks import block_law
+from oracle.judge.history import History
 from oracle.judge.script import Plan
 from oracle.judge.significance import CASE_ALARM, LEVEL_MIN, Counts, Floats
+from oracle.judge.verdict import Outcome, Pending, Verdict
 from oracle.reference import choice, draft, logits
 
 from .judging import context
@@ -135,6 +137,32 @@ def test_ratios_are_those_of_the_enumerated_laws(markov: str) -> None:
 def along_of(plan: Plan, inputs: dict[str, torch.Tensor], tokens: Counts) -> Floats:
     """The values of some rows of a plan."""
     return prefix_law.along(plan.setting, inputs, tokens, 0).values
+
+
+@pytest.mark.parametrize(("second", "answer"), [(0.5, Outcome.VIOLATED), (0.0, Outcome.HOLDS)])
+def test_bins_ask_for_fresh_draws(
+    second: float, answer: Outcome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """G alone is pending in stage one; stage two judges its own draws, and nothing is paid twice.
+
+    Lifted ids are what G sees here; the exact tests, which see them as well, are left out.
+    """
+    monkeypatch.setattr(prefix_law, "complaint", lambda *_: "")
+    plan, ledger = plan_of("vanilla"), Ledger()
+    blocks = [*sample(plan, 7, 8, lift=0.5)], [*sample(plan, 8, 8, lift=second)]
+    first, fresh = (
+        [{"verb": "read", "outputs": {"tokens": torch.from_numpy(b)}} for b in part]
+        for part in blocks
+    )
+    history = History(plan.check, plan.case, plan.setting, plan.inputs, plan.notes, {}, {})
+    history.events = first
+    assert isinstance(block_law.check(history, ledger), Pending)
+    spent = ledger.total()
+    history.events, history.stages = [*first, {"verb": "stage"}, *fresh], 2
+    verdict = block_law.check(history, ledger)
+    assert isinstance(verdict, Verdict)
+    assert verdict.outcome is answer
+    assert ledger.total() == spent > 0
 
 
 def test_the_ledger_line_pays_for_every_case() -> None:
