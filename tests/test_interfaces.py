@@ -190,4 +190,4 @@ def test_the_folded_sampler_holds_on_real_input(tmp_path: Path) -> None:
     report = json.loads(file.read_text())
     held = {row["check"] for row in report["checks"] if row["verdict"] == "holds"}
     staleness = {"freshness", "writeset", "retention"}
-    assert held == {"path", "equality", "coupled", "draft_law", "claim"} | staleness
+    assert held == {"path", "equality", "coupled", "draft_law", "block_law", "claim"} | staleness

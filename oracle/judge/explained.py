@@ -96,9 +96,12 @@ EXPLAINED: dict[str, Words] = {
         "how many drafts are accepted; shifts inside a pool",
     ),
     "block_law": Words(
-        "blocks given their prefix: likelihood ratios of a stale or foreign previous token, and "
-        "exact binomials on every table",
-        "a fault that keeps the law of each block given its own row",
+        "8 ids: likelihood ratios of a stale or foreign previous token, exact binomials on every "
+        "table. 1,024 ids, or those of a real model: likelihood ratios add up draw by draw along "
+        "the reference's walk; U = F(x-) + W p(x) in two orders, 4,096 bins by exact binomials, "
+        "G over 64 bins and over pairs of consecutive steps, 1e-3 then 1e-6 on fresh draws",
+        "a fault that keeps the law of each block given its own row; at many ids, shifts that move "
+        "as much into a bin of U as out of it; on a real model, gated and recurrent heads",
     ),
     "accept_length": Words(
         "a chain goes on past k with probability sum min(p_k, q_k), a block rule as enumerated: "

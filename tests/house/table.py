@@ -38,6 +38,8 @@ TABLE = {
     "oracle/judge/transform.py": "torch",
     "oracle/judge/chain.py": "torch numpy .reference.* .judge.bank .judge.binding "
     ".judge.protocol .judge.significance",
+    "oracle/judge/prefix_law.py": "torch numpy .reference.* .judge.bank .judge.binding "
+    ".judge.chain .judge.protocol .judge.scan .judge.significance .judge.transform",
     "oracle/judge/budget.py": "",
     "oracle/judge/pace.py": "torch .judge.context .judge.coupling .judge.drive .judge.history "
     ".judge.loading .judge.margin .judge.protocol .judge.script .judge.trial",
@@ -85,6 +87,7 @@ TABLE = {
     ".judge.context .judge.coupling .judge.goodness .judge.walk .judge.attribution "
     ".judge.continuity .judge.merge .judge.parity .judge.seeds .judge.bank .judge.scan "
     ".judge.chain .judge.lattice .judge.transform .judge.binding .judge.binomial "
+    ".judge.prefix_law "
     ".judge.checks.sampling .judge.checks.gates .workloads.synthetic",
     "oracle/subjects/__init__.py": "",
     "oracle/subjects/reference.py": "torch numpy .reference.* .judge.protocol .judge.binding",

@@ -16,14 +16,16 @@ Setting = Mapping[str, Any]
 COUNTER = ("dspark", "counter")
 OFTEN, RARELY = 0.1, 0.01
 LAUNCH = 256
-NARROW, LIFT = 8, 0.2
+
+# Where the tile begins that a fault of this name scales, and what it adds to its logits.
+TILES = {"tile": (8, 0.2), "far tile": (512, 0.5)}
 
 
 class Errs(Multinomial):
     """Shows nothing but its draws; some sampled rows are drawn from another law."""
 
     def __init__(self, setting: Setting, share: float, what: str) -> None:
-        """Err in a share of the rows; what: 'token' or 'hidden' of the next row, or 'tile'."""
+        """Err in a share of the rows; what: 'token' or 'hidden' of the next row, or a tile."""
         super().__init__(setting)
         self.share, self.what = share, what
         self.luck = torch.Generator().manual_seed(setting["seed"] + 5)
@@ -47,8 +49,9 @@ class Errs(Multinomial):
                 logits = torch.where(wrong[:, None], logits.roll(-1, 0), logits)
             logits = logits + self.bias(read)
             logits = logits.to(getattr(torch, setting["step_dtype"])).float()
-            if self.what == "tile":
-                logits[:, NARROW:] += torch.where(wrong, LIFT, 0.0)[:, None]
+            if self.what in TILES:
+                start, lift = TILES[self.what]
+                logits[:, start:] += torch.where(wrong, lift, 0.0)[:, None]
             drawable = logits.amax(-1).isfinite()
             law = torch.softmax(torch.where(drawable[:, None], logits, 0.0) / heat, dim=-1)
             e = torch.empty_like(law).exponential_(generator=self.generator)
@@ -88,6 +91,11 @@ def rare_foreign_token(setting: Setting) -> Any:
 def heavy_tile(setting: Setting) -> Any:
     """Ids from 8 on have logits 0.2 too high in sampled rows."""
     return erring(setting, 1.0, "tile")
+
+
+def heavy_far_tile(setting: Setting) -> Any:
+    """Ids from 512 on have logits 0.5 too high in sampled rows."""
+    return erring(setting, 1.0, "far tile")
 
 
 class SharesNow(ShowsNoNoise):
@@ -196,6 +204,17 @@ SPECIMENS = (
         "draft_law",
         "block_law",
         "100,000 draws at V = 16",
+    ),
+    Specimen(
+        "heavy_far_tile",
+        HERE,
+        "As heavy_tile, with tiles of 512 ids. Laws that are counted id by id, over a vocabulary "
+        "small enough for that, never leave the first tile.",
+        "vllm-project/vllm#51367",
+        COUNTER,
+        "block_law",
+        "draft_law",
+        "3,000 draws at V = 1,024",
     ),
     Specimen(
         "rarely_shared_noise",

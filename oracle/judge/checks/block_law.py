@@ -1,4 +1,4 @@
-"""The law of a block given its context: requests that differ, over a vocabulary that is counted."""
+"""The law of a block given its context: requests that differ, vocabularies small and large."""
 
 import math
 from collections.abc import Callable
@@ -7,6 +7,7 @@ from statistics import NormalDist
 import numpy as np
 import torch
 
+from .. import prefix_law
 from ..bank import Member, log_values, mean_log, members, rejects
 from ..binomial import MISS
 from ..budget import ALPHA, SHARES, Ledger
@@ -24,9 +25,10 @@ from ..chain import (
 from ..context import Context, Material, as_inputs, constant, query_rows
 from ..history import History
 from ..scan import Finding, scan, smallest_mass
-from ..script import Load, Plan, repeated
-from ..significance import Counts, Floats
-from ..verdict import Verdict, holds, unknown, violated
+from ..script import Command, Load, Plan, Read, Replay, repeated
+from ..seeds import seed_of
+from ..significance import CASE_ALARM, STAGES, Counts, Floats
+from ..verdict import Pending, Verdict, holds, unknown, violated
 from .sampling import head_weights
 
 NAME = "block_law"
@@ -37,10 +39,14 @@ LEDGER = "block law"
 
 VOCABULARY, DRAFTS, TYPES, TEMPERATURE, EVERY_ID = 8, 3, 8, 1.0, 2**30
 # Powers of two: sums stay exact. A recurrent head squashes what w1 holds.
-STRENGTH = {"vanilla": 2.0, "rnn": 4.0}
+STRENGTH = {"vanilla": 2.0, "gated": 2.0, "rnn": 4.0}
 ROWS_MIN, REPLAYS_MIN = 512, 64
-# Both dialects, each with a vanilla and a recurrent head.
+# Both dialects, each with a vanilla and a recurrent head; they have half of the ledger line.
 CASES = 4
+# A vocabulary that is too large to count. Both dialects, each with a vanilla head and another one.
+WIDE, WIDE_DRAFTS, WIDE_ROWS, WIDE_CASES = 1024, 4, 128, 4
+WIDE_OTHER = {"race": "gated", "counter": "rnn"}
+REAL_ROWS, HEATS = 32, (0.5, 0.8, 1.0, 1.6)
 TURNS = (1, -1)
 COMMON = 0.1
 # Steps that read a draft before them.
@@ -75,12 +81,36 @@ def plan(context: Context, markov: str) -> Plan:
     return Plan(NAME, case, setting, inputs, (Load("x"), *repeated(replays)), notes=notes)
 
 
+def wide_plan(context: Context, markov: str) -> Plan:
+    """No two rows alike, over a vocabulary that is too large to count; stage two draws afresh."""
+    real = context.workload.real
+    rows = REAL_ROWS if real else WIDE_ROWS
+    material = context.workload.material(context.seed, WIDE, torch.float32)
+    if not real:
+        w2 = material.w2 * STRENGTH[markov]
+        material = Material(material.head, material.w1, w2, material.vocabulary)
+    setting = context.setting(material, drafts=WIDE_DRAFTS, buckets=(rows,))
+    setting |= head_weights(context.seed, markov, setting)
+    every = context.workload.rows(context.seed, material, rows, query_rows(setting), sharpen=False)
+    heat = torch.tensor(HEATS).repeat(rows // len(HEATS))
+    inputs = {"x": as_inputs(setting, *every, heat, torch.full((rows,), EVERY_ID))}
+    case = f"{markov} head, V = {material.vocabulary}"
+    name = f"{context.label}: {case}"
+    seeds = [seed_of(NAME, name, "transform", stage, run=context.seed) for stage in (1, 2)]
+    one: tuple[Command, ...] = (Replay(redraw=False), Read(only=("tokens",)))
+    run = one * (2 * context.profile.blocks)
+    return Plan(NAME, case, setting, inputs, (Load("x"), *run), run, {"seeds": seeds})
+
+
 def plans(context: Context) -> list[Plan]:
-    """Requests that differ from row to row, over 8 ids; with HEADS, a recurrent head as well."""
+    """Requests that differ from row to row: over 8 ids, and over many; with HEADS, other heads."""
     if context.workload.real:
-        return []
-    heads = ("vanilla", "rnn") if "HEADS" in context.abilities else ("vanilla",)
-    return [plan(context, markov) for markov in heads]
+        return [wide_plan(context, "vanilla")]
+    if "HEADS" not in context.abilities:
+        return [plan(context, "vanilla"), wide_plan(context, "vanilla")]
+    small = [plan(context, markov) for markov in ("vanilla", "rnn")]
+    wide = [wide_plan(context, markov) for markov in ("vanilla", WIDE_OTHER[context.dialect])]
+    return small + wide
 
 
 def bank_of(laws: Chain, share: float) -> list[tuple[int, tuple[Member, ...]]]:
@@ -93,8 +123,13 @@ def bank_of(laws: Chain, share: float) -> list[tuple[int, tuple[Member, ...]]]:
 
 
 def alarm_of(alpha: float) -> float:
-    """Half of what one case may spend: the bank has one half, the scans the other."""
-    return SHARES[LEDGER] * alpha / CASES / 2
+    """Half of what one small case may spend: the bank has one half, the scans the other."""
+    return SHARES[LEDGER] / 2 * alpha / CASES / 2
+
+
+def wide_alarm_of(alpha: float) -> float:
+    """What bank and scans of a wide case spend together, half each; as much is left for G."""
+    return SHARES[LEDGER] / 2 * alpha / WIDE_CASES / 2
 
 
 def number(laws: Chain, share: float) -> int:
@@ -174,12 +209,48 @@ def scanned(laws: Chain, counts: Counts, alarm: float) -> tuple[str, Finding] | 
     return None
 
 
-def check(history: History, ledger: Ledger) -> Verdict:
-    """Likelihood ratios of faults, on tokens and neighbours; scans of blocks and rows; exact."""
+def check(history: History, ledger: Ledger) -> Verdict | Pending:
+    """No id outside the vocabulary; then by counts, or draw by draw where there are too many."""
     tokens = np.stack([event["outputs"]["tokens"].numpy() for event in history.of("read")])
-    used, vocabulary = tokens.shape[0] * tokens.shape[1], history.setting["vocabulary"]
-    if ((tokens < 0) | (tokens >= vocabulary)).any():
+    if ((tokens < 0) | (tokens >= history.setting["vocabulary"])).any():
+        used = tokens.shape[0] * tokens.shape[1]
         return violated("tokens lie outside the vocabulary", used, unit="blocks")
+    if "seeds" in history.notes:
+        half = len(tokens) // history.stages
+        return check_wide(history, tokens[-half:], ledger)
+    return check_counted(history, tokens, ledger)
+
+
+def check_wide(history: History, tokens: Counts, ledger: Ledger) -> Verdict | Pending:
+    """Likelihood ratios and fine bins, exact; then G, at 1e-3 and on fresh draws at 1e-6."""
+    stage, used = history.stages, tokens.shape[0] * tokens.shape[1]
+    seed = history.notes["seeds"][stage - 1]
+    seen = prefix_law.along(history.setting, history.inputs["x"], tokens, seed)
+    alarm = wide_alarm_of(ledger.alpha)
+    if stage == 1:
+        ledger.take(LEDGER, alarm + prefix_law.FITS * CASE_ALARM)
+        reason = prefix_law.complaint(seen, alarm)
+        if reason:
+            return violated(reason, used, unit="blocks")
+    found = prefix_law.fits(seen.u, STAGES[stage - 1])
+    for name, fit in found:
+        text = f"{name}: G = {fit.value:.6g} on {fit.degrees} degrees, p = {fit.p_value:.2g}"
+        if fit.rejects and stage == 1:
+            return Pending(f"{text} below {fit.level}")
+        if fit.rejects:
+            return violated(f"{text} on fresh draws, required >= {fit.level}", used, unit="blocks")
+    share = prefix_law.smallest_share(found, tokens.size)
+    tilt = prefix_law.smallest_tilt(seen.spread, alarm)
+    effect = (
+        f"V = {history.setting['vocabulary']}: {100 * share:.2g} % of draws moved into one of "
+        f"{found[0][1].degrees + 1} bins of their law, T off by {100 * tilt:.2g} % (97.5 %)"
+    )
+    return holds("each draw follows its law given what came before it", used, effect, "blocks")
+
+
+def check_counted(history: History, tokens: Counts, ledger: Ledger) -> Verdict:
+    """Likelihood ratios of faults, on tokens and neighbours; scans of blocks and rows; exact."""
+    used = tokens.shape[0] * tokens.shape[1]
     laws, share = chain(history.setting, history.inputs["x"], TYPES), history.notes["share"]
     alarm = alarm_of(ledger.alpha)
     ledger.take(LEDGER, 2 * alarm)
