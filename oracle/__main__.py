@@ -15,7 +15,7 @@ from rich.table import Table
 
 from .judge import history as histories
 from .judge import report as reports
-from .judge.budget import ALPHA, SHARES, Ledger
+from .judge.budget import ALPHA, ALPHA_MIN, SHARES, Ledger
 from .judge.checks import ALL, named
 from .judge.context import PROFILES, Context
 from .judge.environment import environment
@@ -104,6 +104,8 @@ def verify(
     engine, device = engine_and_device(engine)
     if profile not in PROFILES:
         raise usage(f"profile is {profile!r}, required: one of {', '.join(PROFILES)}")
+    if alpha < ALPHA_MIN:
+        raise usage(f"alpha is {alpha:g}, required: at least {ALPHA_MIN:g}")
     try:
         checks = tuple(named(name) for name in check or ()) or ALL
         ledger = Ledger(alpha)

@@ -92,6 +92,7 @@ def test_a_subject_that_errors_exits_4(tmp_path: Path, monkeypatch: pytest.Monke
         (["--check", "luck"], "no check 'luck'"),
         (["--only", "dspark"], "combination 'dspark' is not known"),
         (["--alpha", "2"], "alpha is 2.0"),
+        (["--alpha", "1e-7"], "alpha is 1e-07, required: at least 5e-07"),
     ],
 )
 def test_usage_errors_exit_2(words: list[str], message: str) -> None:

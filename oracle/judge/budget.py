@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 
 ALPHA = 1e-6
+# The levels of chi-square are fixed by its calibrated range; below this they outgrow their lines.
+ALPHA_MIN = 5e-7
 # Shares of the run's alarm probability. What is not listed is not for sale.
 SHARES = {
     "near ties": 0.01,
