@@ -1,0 +1,140 @@
+"""Every recorded vector is run, recording is clean and repeatable, and a changed bit is noticed."""
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from typer.testing import CliRunner
+
+from oracle.__main__ import app
+from oracle.judge.vectors import store
+from oracle.judge.vectors.form import unpacked
+
+from .vectors import executing
+
+FIXTURES = Path(__file__).parents[1] / "fixtures"
+VECTORS, ANSWERS = FIXTURES / "vectors", FIXTURES / "kat" / "philox4x32_10.txt"
+DOCUMENTS = store.read(VECTORS)
+every_file = pytest.mark.parametrize("name", DOCUMENTS)
+
+
+def places(document: Any) -> list[tuple[str, str]]:
+    """Group and id of every vector."""
+    return [(of["id"], one["id"]) for of in document["groups"] for one in of["cases"]]
+
+
+@every_file
+def test_every_vector_is_run_and_right(name: str) -> None:
+    """A receipt for each vector that the file counts, and none with a complaint."""
+    document = DOCUMENTS[name]
+    receipts = executing.run(document)
+    assert [receipt.place for receipt in receipts] == places(document)
+    assert len(receipts) == document["count"]
+    assert [receipt for receipt in receipts if receipt.complaints] == []
+
+
+def test_a_vector_without_an_executor_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An operation that nobody answers stops the run."""
+    monkeypatch.delitem(executing.EXECUTORS, "choose")
+    with pytest.raises(KeyError, match="choose"):
+        executing.run(DOCUMENTS["choice.json"])
+
+
+def flipped(entry: dict[str, Any], place: int) -> dict[str, Any]:
+    """An expected array with one element changed by one bit, one that a margin does not cover."""
+    changed = copy.deepcopy(entry)
+    if "values" in entry:
+        changed["values"][place] ^= 1
+        return changed
+    bits = entry["bits"].split()
+    mask = 1 << (48 if "margin" in entry else 0)
+    bits[place] = f"{int(bits[place], 16) ^ mask:0{len(bits[place])}x}"
+    return {**changed, "bits": " ".join(bits)}
+
+
+@every_file
+def test_a_changed_bit_of_any_expected_value_is_noticed(name: str) -> None:
+    """The last element of every expected array of one case in each group."""
+    changed = 0
+    for of in DOCUMENTS[name]["groups"]:
+        one = of["cases"][-1]
+        for key, entry in one["expected"].items():
+            wrong = {**one, "expected": {**one["expected"], key: flipped(entry, -1)}}
+            (receipt,) = executing.run({"groups": [{**of, "cases": [wrong]}]})
+            assert [text.partition(":")[0] for text in receipt.complaints] == [key]
+            changed += 1
+    assert changed >= len(DOCUMENTS[name]["groups"])
+
+
+def test_a_recipe_is_compared_with_its_checksum() -> None:
+    """A changed key gives other values, and other values are refused."""
+    (wide,) = (of for of in DOCUMENTS["choice.json"]["groups"] if of["id"] == "wide")
+    entry = wide["cases"][0]["inputs"]["logits"]
+    assert unpacked(entry).shape == (4, 768)
+    spoilt = {**entry, "recipe": {**entry["recipe"], "key": "0" * 16}}
+    with pytest.raises(ValueError, match="the recipe gives checksum"):
+        unpacked(spoilt)
+
+
+def call(folder: Path, *options: str) -> Any:
+    """The command on a folder."""
+    arguments = ["record", "--out", str(folder), "--kat", str(ANSWERS), *options]
+    return CliRunner().invoke(app, arguments)
+
+
+def test_recording_compares_refuses_and_replaces(tmp_path: Path) -> None:
+    """Clean on what is committed; a changed bit is named, kept without --overwrite, then gone."""
+    done = call(VECTORS, "--check")
+    assert (done.exit_code, done.output) == (0, f"{len(DOCUMENTS)} files equal\n")
+    assert call(tmp_path).exit_code == 0
+    path = tmp_path / "words.json"
+    text = path.read_text()
+    assert "6627e8d5 e169c58d" in text
+    spoilt = text.replace("6627e8d5 e169c58d", "6627e8d5 e169c58c")
+    path.write_text(spoilt)
+    done = call(tmp_path, "--check")
+    assert done.exit_code == 1
+    assert "groups published cases published-0 expected words bits 1" in done.output
+    assert "'e169c58c', made now 'e169c58d'" in done.output
+    assert call(tmp_path).exit_code == 1
+    assert path.read_text() == spoilt
+    assert call(tmp_path, "--overwrite").exit_code == 0
+    assert path.read_text() == text
+    (tmp_path / "other.json").write_text("{}")
+    assert "other.json: recorded, but nothing makes it" in call(tmp_path, "--check").output
+
+
+def test_published_answers_are_compared_before_they_are_recorded(tmp_path: Path) -> None:
+    """A known answer that the reference does not give stops the recording."""
+    wrong = tmp_path / "kat.txt"
+    wrong.write_text(ANSWERS.read_text().replace("6627e8d5", "6627e8d4"))
+    done = CliRunner().invoke(app, ["record", "--out", str(tmp_path), "--kat", str(wrong)])
+    assert "the reference gives" in str(done.exception)
+    assert list(tmp_path.glob("*.json")) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ({"surplus": 1}, jsonschema.ValidationError),
+        ({"format": "draftproof-vectors-0"}, jsonschema.ValidationError),
+        ({"count": 1}, ValueError),
+        ({"operations": {"other": "text"}}, ValueError),
+    ],
+)
+def test_a_document_out_of_form_is_refused(change: dict[str, Any], error: type[Exception]) -> None:
+    """By the schema, or by what a schema cannot say."""
+    with pytest.raises(error):
+        store.validate({**DOCUMENTS["words.json"], **change})
+
+
+def test_files_are_small_and_none_is_missing() -> None:
+    """Under 100 kB each; published vectors are among them with their licence."""
+    assert all(len((VECTORS / name).read_bytes()) < store.BYTES_MAX for name in DOCUMENTS)
+    (published,) = (of for of in DOCUMENTS["words.json"]["groups"] if of["id"] == "published")
+    assert published["licence"].startswith("BSD-3-Clause")
+    assert len(published["cases"]) == len(ANSWERS.read_text().splitlines()) - 3
+    assert json.loads(store.laid_out(DOCUMENTS["words.json"])) == DOCUMENTS["words.json"]
