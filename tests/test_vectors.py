@@ -13,7 +13,7 @@ from oracle.__main__ import app
 from oracle.judge.vectors import store
 from oracle.judge.vectors.form import unpacked
 
-from .vectors import executing
+from .vectors import compiled, executing
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 VECTORS, ANSWERS = FIXTURES / "vectors", FIXTURES / "kat" / "philox4x32_10.txt"
@@ -138,3 +138,26 @@ def test_files_are_small_and_none_is_missing() -> None:
     assert published["licence"].startswith("BSD-3-Clause")
     assert len(published["cases"]) == len(ANSWERS.read_text().splitlines()) - 3
     assert json.loads(store.laid_out(DOCUMENTS["words.json"])) == DOCUMENTS["words.json"]
+
+
+@pytest.mark.skipif(compiled.COMPILER is None, reason="no C compiler is on the path")
+def test_a_program_in_c_passes_the_vectors_it_knows_and_notices_a_changed_bit(
+    tmp_path: Path,
+) -> None:
+    """One receipt a vector, each of them right; then three wrong values, each named."""
+    program = compiled.built(tmp_path)
+    text, expected = compiled.text_of(DOCUMENTS)
+    assert compiled.answers(program, text) == [f"ok {place}" for place in expected]
+    assert len(expected) >= 250
+    for operation, field in (("philox", "words"), ("choose", "tokens"), ("accept", "bonus")):
+        (document, of) = next(
+            (document, of)
+            for document in DOCUMENTS.values()
+            for of in document["groups"]
+            if of["operation"] == operation
+        )
+        one = of["cases"][0]
+        wrong = {**one["expected"], field: flipped(one["expected"][field], 0)}
+        spoilt = {**document, "groups": [{**of, "cases": [{**one, "expected": wrong}]}]}
+        text, (place,) = compiled.text_of({"f": spoilt})
+        assert compiled.answers(program, text) == [f"bad {place} {field}"]

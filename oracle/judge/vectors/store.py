@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
 import jsonschema
@@ -17,7 +18,8 @@ class DiffersError(ValueError):
     """A recorded file is not what would be recorded now."""
 
 
-def made(known_answers: str) -> dict[str, str]:
+@cache
+def made(known_answers: str) -> Mapping[str, str]:
     """Every file by name, as text; known_answers the published answers of Philox, as text.
 
     ValueError: a file over BYTES_MAX, an id that occurs twice. jsonschema.ValidationError: a file

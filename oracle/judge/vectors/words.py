@@ -125,6 +125,36 @@ def transforms(kind: str) -> list[Entry]:
     return [case("ends", {"exponential": e}, {"gumbel": expected})]
 
 
+def maps() -> list[Entry]:
+    """The groups on what is made of a word."""
+    return [
+        group(
+            "uniform-ends",
+            "uniform",
+            ["C02", "C03"],
+            "a uniform of 0 or 1 makes an infinite key: an impossible token wins",
+            ["sgl-project/sglang#25106", "sgl-project/sglang#30822"],
+            ends(),
+        ),
+        group(
+            "exponential",
+            "exponential",
+            ["C06", "C12"],
+            "log(1 - u) loses the small E: tokens of small probability are never drawn",
+            ["vllm-project/vllm#51367", "jax-ml/jax#5348"],
+            transforms("exponential"),
+        ),
+        group(
+            "gumbel",
+            "gumbel",
+            ["C12", "C02"],
+            "a cut tail of the Gumbel variable moves mass between likely and unlikely tokens",
+            ["jax-ml/jax#5348", "sgl-project/sglang#25106"],
+            transforms("gumbel"),
+        ),
+    ]
+
+
 def groups(known_answers: str) -> list[Entry]:
     """Every group on words and transforms; known_answers the text of the published ones."""
     return [
@@ -166,28 +196,5 @@ def groups(known_answers: str) -> list[Entry]:
             ["vllm-project/vllm#54282"],
             places("coin"),
         ),
-        group(
-            "uniform-ends",
-            "uniform",
-            ["C02", "C03"],
-            "a uniform of 0 or 1 makes an infinite key: an impossible token wins",
-            ["sgl-project/sglang#25106", "sgl-project/sglang#30822"],
-            ends(),
-        ),
-        group(
-            "exponential",
-            "exponential",
-            ["C06", "C12"],
-            "log(1 - u) loses the small E: tokens of small probability are never drawn",
-            ["vllm-project/vllm#51367", "jax-ml/jax#5348"],
-            transforms("exponential"),
-        ),
-        group(
-            "gumbel",
-            "gumbel",
-            ["C12", "C02"],
-            "a cut tail of the Gumbel variable moves mass between likely and unlikely tokens",
-            ["jax-ml/jax#5348", "sgl-project/sglang#25106"],
-            transforms("gumbel"),
-        ),
+        *maps(),
     ]
