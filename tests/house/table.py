@@ -69,7 +69,7 @@ TABLE = {
     "oracle/judge/merge.py": "torch torch.distributed .judge.history .judge.budget .judge.verdict",
     "oracle/judge/vectors/__init__.py": "",
     "oracle/judge/vectors/*.py": "torch numpy jsonschema .reference.* .judge.margin "
-    ".judge.vectors.*",
+    ".judge.binding .judge.walk .judge.checks.gates .judge.vectors.*",
     "oracle/judge/seeds.py": "",
     "oracle/judge/evidence.py": "numpy jsonschema .judge.significance",
     "oracle/judge/sequential.py": "numpy scipy .judge.bank .judge.evidence .judge.significance "

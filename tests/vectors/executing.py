@@ -11,6 +11,8 @@ from impl import acceptance, choice, coins, filters, noise
 from impl.sampler import admit
 from oracle.judge.vectors.form import allowed, unpacked, words_of
 
+from . import drafting
+
 Inputs = dict[str, Any]
 Answer = dict[str, Any]
 CPU = torch.device("cpu")
@@ -147,6 +149,7 @@ EXECUTORS: dict[str, Callable[[Inputs], Answer]] = {
     "accept": accept,
     "accept_greedy": accept_greedy,
     "target_law": target_law,
+    **drafting.EXECUTORS,
 }
 
 
@@ -161,7 +164,8 @@ def mismatch(entry: Any, found: Any) -> str | None:
     if margin is not None:
         exact = expected.double()
         off = (found.double() - exact).abs()
-        equal = (off <= margin[1] + margin[0] * exact.abs()) | (exact.isnan() & found.isnan())
+        near = exact.isfinite() & (off <= margin[1] + margin[0] * exact.abs())
+        equal = near | (found.double() == exact) | (exact.isnan() & found.isnan())
     elif "bits" in entry and not entry["dtype"].startswith("uint"):
         words = words_of(found, entry["dtype"]) == words_of(expected, entry["dtype"])
         equal = torch.from_numpy(words).reshape(shape)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import jsonschema
 
-from . import accepts, choices, targets, words
+from . import accepts, blocks, choices, gating, laws, targets, words
 from .form import FORMAT, Entry
 
 SCHEMA = Path(__file__).parents[2] / "schema" / "vectors.json"
@@ -30,6 +30,9 @@ def made(known_answers: str) -> Mapping[str, str]:
         "choice": (choices.OPERATIONS, choices.groups()),
         "accept_chain": (accepts.OPERATIONS, accepts.groups("chain")),
         "accept_block": (accepts.OPERATIONS, accepts.groups("block")),
+        "block": (blocks.OPERATIONS, blocks.groups()),
+        "gate": (gating.OPERATIONS, gating.groups()),
+        "law": (laws.OPERATIONS, laws.groups()),
         "target": (targets.OPERATIONS, targets.groups()),
     }
     texts = {}
