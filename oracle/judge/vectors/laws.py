@@ -13,9 +13,9 @@ from .form import Entry, case, group, recipe, unpacked, within
 OPERATIONS = {
     "block_law": "base logits [K, V], factors w1, w2 [V, R], anchor, temperature [1]: "
     "the probability of every block, [V, ..., V] with one axis a draft",
-    "committed_law": "rule chain or block; q [K, V, V] and p [K + 1, V, V]: the law of a step given "
+    "committed_law": "rule chain or block; q [K, V, V], p [K + 1, V, V]: the law of a step given "
     "the token before it (rows; row 0 before the first); coins integrated. at_least_n [V, ..., V]: "
-    "P(n tokens or more are committed, and the first n are these)",
+    "P(n or more tokens are committed, the first n being these)",
 }
 VOCABULARY, DRAFTS = 3, 2
 TARGETS = {
