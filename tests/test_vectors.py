@@ -3,12 +3,21 @@
 import copy
 import json
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import jsonschema
 import pytest
+import torch
 from typer.testing import CliRunner
 
+import impl.acceptance
+import impl.choice
+import impl.coins
+import impl.draft
+import impl.filters
+import impl.gate
+import impl.noise
 from oracle.__main__ import app
 from oracle.judge.vectors import store
 from oracle.judge.vectors.form import unpacked
@@ -19,6 +28,42 @@ FIXTURES = Path(__file__).parents[1] / "fixtures"
 VECTORS, ANSWERS = FIXTURES / "vectors", FIXTURES / "kat" / "philox4x32_10.txt"
 DOCUMENTS = store.read(VECTORS)
 every_file = pytest.mark.parametrize("name", DOCUMENTS)
+
+
+def last_of_ties(keys: torch.Tensor) -> torch.Tensor:
+    """The highest id among the largest."""
+    return keys.shape[-1] - 1 - torch.argmax(keys.flip(-1), -1)
+
+
+def neighbours(shapes: Any, hidden: torch.Tensor) -> torch.Tensor:
+    """The first K query rows, the anchor's among them."""
+    block = hidden.view(-1, shapes.query_rows, shapes.hidden)
+    return block[:, : shapes.drafts]
+
+
+# What a bug does to impl, and a group that notices it.
+MUTANTS: list[tuple[ModuleType, str, Any, str]] = [
+    (impl.choice, "largest", last_of_ties, "ties"),
+    (impl.noise, "UNIFORM_MAX", 1.0, "uniform-ends"),
+    (impl.noise, "ROUNDS", 7, "published"),
+    (impl.noise, "WORD", 2**31 - 1, "carries"),
+    (impl.coins, "DOMAIN", (0, 0), "coins"),
+    (impl.acceptance, "residual", lambda target, *_: target, "chain-residual"),
+    (impl.acceptance, "residual", lambda p, q, *_: (p - q).clamp(min=0), "block-ratio"),
+    (impl.filters, "_renormalised", lambda mass, *_: mass, "filters"),
+    (impl.draft, "queries", neighbours, "anchor-dropped"),
+    (impl.gate, "SPARE_BYTES", 0, "build-dspark"),
+]
+
+
+@pytest.mark.parametrize(("module", "name", "value", "noticed"), MUTANTS)
+def test_a_bug_in_impl_is_noticed_by_the_group_that_hunts_it(
+    module: ModuleType, name: str, value: Any, noticed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some vector of the group complains."""
+    monkeypatch.setattr(module, name, value)
+    (of,) = (of for one in DOCUMENTS.values() for of in one["groups"] if of["id"] == noticed)
+    assert any(receipt.complaints for receipt in executing.run({"groups": [of]}))
 
 
 def places(document: Any) -> list[tuple[str, str]]:

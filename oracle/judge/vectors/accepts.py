@@ -186,6 +186,13 @@ def ratios() -> list[Entry]:
         accept(f"block-saved-{u}", [[0, 3]], q, p, [[0.75, u, 0.25]], exact=True)
         for u in (0.25, 0.5, LARGEST_COIN)
     ]
+    claim, target = [0.5, 0.125, 0.125, 0.25], [0.0, 0.125, 0.375, 0.5]
+    laws = [[QUARTERS, target, RISE]]
+    # r = 1/2 leaves one id of r p - q, where p - q has two.
+    cases += [
+        accept(f"block-shrunk-{u}", [[0, 0]], [[SLOPE, claim]], laws, [[0.0625, 0.5, u]])
+        for u in (0.25, 0.75, LARGEST_COIN)
+    ]
     lowered = [[QUARTERS, QUARTERS, RISE]]
     return cases + [
         accept(f"block-lowered-{u}", [[0, 1]], q, lowered, [[0.25, u, 0.25]])

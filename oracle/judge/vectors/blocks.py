@@ -119,8 +119,8 @@ def drafted(
     return {"tokens": tokens, "flags": marks, "step_logits": written}
 
 
-def groups() -> list[Entry]:
-    """Every group on heads and blocks."""
+def layouts() -> list[Entry]:
+    """Groups on heads, and on which rows a block reads."""
     kinds = ("vanilla", "gated", "rnn")
     shifted = ["sgl-project/SpecForge#472", "vllm-project/speculators#806"]
     heads = [biases("vanilla", "float32"), biases("vanilla", "bfloat16")]
@@ -162,6 +162,13 @@ def groups() -> list[Entry]:
                 for kind in ("vanilla", "none")
             ],
         ),
+    )
+    return [group(*parts) for parts in written]
+
+
+def groups() -> list[Entry]:
+    """Every group on heads and blocks."""
+    written = (
         (
             "low-precision",
             "draft_block",
@@ -201,4 +208,4 @@ def groups() -> list[Entry]:
             ],
         ),
     )
-    return [group(*parts) for parts in written]
+    return [*layouts(), *(group(*parts) for parts in written)]
