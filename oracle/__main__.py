@@ -1,4 +1,4 @@
-"""The command line: verify, deep, merge, judge, list, explain. Arguments and exit codes only."""
+"""The command line: verify, deep, merge, record, judge, list, explain. Arguments, exit codes."""
 
 import json
 import shlex
@@ -30,12 +30,14 @@ from .judge.verdict import exit_code
 from .nightly import deep, merge
 from .options import chosen_combinations, engine_and_device, usage
 from .planner import plan
+from .recorder import record
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help=__doc__)
 UNKNOWN = 3
 app.command()(plan)
 app.command()(deep)
 app.command()(merge)
+app.command()(record)
 
 
 def run_with_progress(trial: Trial, console: Console, save: Path | None) -> list[Result]:

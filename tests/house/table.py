@@ -5,7 +5,8 @@
 TABLE = {
     # oracle
     "oracle/__init__.py": ".judge.history .judge.protocol .judge.script .judge.verdict <dynamic>",
-    "oracle/__main__.py": "typer rich torch .judge.* .nightly .options .planner",
+    "oracle/__main__.py": "typer rich torch .judge.* .nightly .options .planner .recorder",
+    "oracle/recorder.py": "typer .judge.vectors.store",
     "oracle/planner.py": "typer rich torch numpy .judge.* .reference.* .workloads.synthetic",
     "oracle/nightly.py": "typer rich .judge.* .options",
     "oracle/options.py": "typer torch .judge.trial",
@@ -68,7 +69,9 @@ TABLE = {
     ".judge.trial .judge.environment",
     "oracle/judge/page.py": "matplotlib .judge.verdict .judge.environment",
     "oracle/judge/merge.py": "torch torch.distributed .judge.history .judge.budget .judge.verdict",
-    "oracle/judge/vectors.py": "torch jsonschema .reference.*",
+    "oracle/judge/vectors/__init__.py": "",
+    "oracle/judge/vectors/*.py": "torch numpy jsonschema .reference.* .judge.margin "
+    ".judge.binding .judge.walk .judge.checks.gates .judge.vectors.*",
     "oracle/judge/seeds.py": "",
     "oracle/judge/evidence.py": "numpy jsonschema .judge.significance",
     "oracle/judge/sequential.py": "numpy scipy .judge.bank .judge.evidence .judge.significance "

@@ -1,0 +1,1 @@
+"""What runs the recorded vectors: our sampler, and a program in C that shares no line with it."""
