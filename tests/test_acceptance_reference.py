@@ -127,15 +127,21 @@ def test_nan_in_a_deciding_target_row_commits_nothing(rule: str) -> None:
     assert commit.out_tokens[1].tolist() == [-1, -1, -1]
 
 
-def test_nan_past_the_end_decides_nothing_in_a_chain_and_everything_in_a_block() -> None:
-    """A chain never looks past its end; block verification reads from the end."""
+def test_nan_behind_the_end_decides_where_a_prefix_can_reach_it() -> None:
+    """A chain never looks past its end; a block reads every verified row that it may still keep."""
     parts = case((1, 2, 4, 1))
-    p, coins = parts.p.clone(), torch.ones_like(parts.coins) * 0.999
-    p[:, 0, parts.tokens[0, 0]] = 0
+    token, coins = parts.tokens[0, 0], torch.ones_like(parts.coins) * 0.999
+    p = parts.p.clone()
+    p[:, 0, token] = 1e-3 * parts.q[:, 0, token]
     p[:, 2] = torch.nan
     spoilt = parts._replace(p=p, coins=coins)
     assert not bool(accept_chain(*spoilt).flags)
     assert bool(accept_block(*spoilt).flags)
+    # What is not verified, and what no prefix reaches, is not looked at.
+    cut = spoilt._replace(verify_len=torch.tensor([2]))
+    assert not bool(accept_block(*cut).flags)
+    p[:, 0, token] = 0
+    assert not bool(accept_block(*spoilt).flags)
 
 
 @given(SIZES)

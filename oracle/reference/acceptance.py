@@ -168,7 +168,7 @@ def accept_block(
     Arguments as in `accept_chain`. r_0 = 1 and r_i = min(r_(i-1) p_i / q_i, 1), 0 where nothing is
     claimed; S_i = sum of max(r_i p_(i+1) - q_(i+1), 0) with q_(K+1) = 0; h_i = S_i / (S_i + 1 -
     r_i), and r_i where it is 0 or 1. The final draw is from max(r p - q, 0) at the kept length.
-    A decision is made from the end, so that every row of p decides up to the first flagged draft.
+    A decision is made from the end, so that every verified row decides that a prefix can reach.
     """
     claim = usable(q, marks)
     q_token, p_token = of_tokens(claim, tokens), of_tokens(p, tokens)
@@ -183,8 +183,7 @@ def accept_block(
     lengths = torch.arange(tokens.shape[1] + 1)
     accepted = torch.where(keeps_none_or_more, lengths, 0).amax(dim=1)
     bonus = ending(tokens, accepted, excess, p, coins[:, -1], verify_len)
-    claimed_so_far = torch.nn.functional.pad((marks == 0).to(torch.int64), (1, 0), value=1)
-    decides = claimed_so_far.cumprod(dim=1) == 1
+    decides = (ratio > 0) & (lengths < verify_len.unsqueeze(1))
     broken = (p.isnan().any(dim=2) & decides).any(dim=1)
     return commit(tokens, accepted, bonus, broken, verify_len, prefix_len)
 
