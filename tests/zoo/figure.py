@@ -7,7 +7,7 @@ from typing import Any
 
 from .controls import CONTROLS
 from .listing import Run
-from .matrix import Cell, State, merged, rooms
+from .matrix import Cell, State, everyone, merged, rooms
 
 COLOURS = {
     State.UNEXPECTED: "#c1121f",
@@ -43,18 +43,21 @@ def rows_of(run: Run, cells: Sequence[Cell]) -> list[tuple[str, str]]:
 
 
 def paint(axes: Any, run: Run, cells: Sequence[Cell], rows: Sequence[tuple[str, str]]) -> None:
-    """One rectangle a cell; a killed one carries its seconds."""
+    """One rectangle a cell; a killed one carries its seconds, an unexpected one a mark too."""
     from matplotlib.patches import Rectangle
 
+    stated = {s.id: (s.killed_by, s.blind_to) for s in everyone()}
     places = merged(cells)
     for y, (_, row) in enumerate(rows):
         for x, check in enumerate(run.checks):
             cell = places.get((row, check))
-            colour = COLOURS[cell.state] if cell else AWAY if row in run.away else UNASKED
+            away = row in run.away and check in stated[row]
+            colour = COLOURS[cell.state] if cell else AWAY if away else UNASKED
             axes.add_patch(Rectangle((x, y), 1, 1, facecolor=colour, edgecolor="#bbbbbb", lw=0.5))
             if cell is not None and cell.state in (State.UNEXPECTED, State.KILLED, State.ALSO):
                 ink = "white" if cell.state in PALE_TEXT else "black"
-                text = f"{cell.seconds:.1f}"
+                mark = "! " if cell.state is State.UNEXPECTED else ""
+                text = f"{mark}{cell.seconds:.1f}"
                 axes.text(x + 0.5, y + 0.52, text, ha="center", va="center", size=7, color=ink)
 
 
