@@ -52,6 +52,15 @@ def test_healthy_controls_pass(name: str) -> None:
     assert len(held) >= 8
 
 
+def test_a_sampler_that_tells_no_path_may_pad_to_its_bucket() -> None:
+    """Race noise of the live rows or of their bucket: the state it leaves says which it was."""
+    checks = ("equality", "coupled")
+    for name in ("without_recording", "reference"):
+        found = verdicts(CONTROLS[name], context(), (("dspark", "race"),), checks)
+        for results in found.values():
+            assert {result.verdict.outcome for result in results} == {Outcome.HOLDS}
+
+
 def test_a_holding_verdict_states_what_it_would_have_seen() -> None:
     """No check may hold without an effect and a count."""
     found = verdicts(reference, context(), (("dspark", "race"),))

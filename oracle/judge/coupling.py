@@ -15,7 +15,7 @@ import torch
 from ..reference import choice, noise
 from . import margin
 from .protocol import Setting, Tensors
-from .redraw import drawable, race_noise
+from .redraw import declared_noise, drawable, rows_drawn
 from .walk import Booleans, Floats, Walk, as_numpy, walk
 
 
@@ -73,11 +73,9 @@ def block_noise(setting: Setting, event: Mapping[str, Any]) -> torch.Tensor | No
         redrawn: torch.Tensor = event["redrawn"]
         return redrawn.to(torch.float64)
     if state.get("dialect") == "race" and drawable(setting["device"]):
-        bucket = event["after"]["path"].get("bucket") or event["rows"]
-        sizes = (bucket, setting["drafts"], setting["vocabulary"])
-        return race_noise(state["generator"], setting["device"], *sizes)[0][
-            : event["rows"]
-        ].double()
+        rows = rows_drawn(event["after"]["path"], event["rows"], setting["buckets"])
+        drawn = (state["generator"], event["after"]["noise"]["generator"])
+        return declared_noise(*drawn, setting, rows)[0][: event["rows"]].double()
     return None
 
 

@@ -7,7 +7,7 @@ import torch
 
 from .history import History
 from .protocol import COMMIT, OUTPUTS, ROLES, Field, Setting, Subject, Tensors
-from .redraw import after_coins, race_noise
+from .redraw import after_coins, declared_noise, rows_drawn
 from .script import (
     Accept,
     Ask,
@@ -180,13 +180,11 @@ class Driver:
 
     def redrawn(self, start: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
         """The race noise of the block just run, and whether the state ended where it must."""
-        setting = self.plan.setting
-        bucket = after["path"].get("bucket") or self.rows()
-        noise, end = race_noise(
-            start["generator"], setting["device"], bucket, setting["drafts"], setting["vocabulary"]
-        )
-        ended = bool(torch.equal(end.cpu(), after["noise"]["generator"]))
-        return {"redrawn": noise[: self.rows()].clone(), "state_as_declared": ended}
+        setting, live = self.plan.setting, self.rows()
+        rows = rows_drawn(after["path"], live, setting["buckets"])
+        drawn = (start["generator"], after["noise"]["generator"])
+        noise, ended = declared_noise(*drawn, setting, rows)
+        return {"redrawn": noise[:live].clone(), "state_as_declared": ended}
 
     def read(self, command: Read) -> dict[str, Any]:
         """Read the block, validate it, store a copy and keep what was returned."""

@@ -1,8 +1,12 @@
 """The race noise of one block, or of its accept, drawn again from the state it started from."""
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 import torch
 
 from ..reference.noise import floored
+from .protocol import Setting
 
 
 def drawable(device: str) -> bool:
@@ -26,6 +30,34 @@ def race_noise(
         drawn.exponential_(generator=generator)
         steps.append(floored(drawn).to(torch.float32).cpu())
     return torch.stack(steps, 1), generator.get_state()
+
+
+def rows_drawn(path: Mapping[str, Any], rows: int, buckets: Sequence[int]) -> tuple[int, ...]:
+    """Row counts that a block of `rows` live rows may have drawn noise for.
+
+    The bucket, where the subject tells its path; else the live rows, or the bucket that holds them.
+    """
+    if path.get("bucket"):
+        return (int(path["bucket"]),)
+    padded = min((bucket for bucket in buckets if bucket >= rows), default=rows)
+    return tuple(dict.fromkeys((rows, padded)))
+
+
+def declared_noise(
+    state: torch.Tensor, after: torch.Tensor, setting: Setting, rows: Sequence[int]
+) -> tuple[torch.Tensor, bool]:
+    """The noise of the first of these row counts that ends at `after`, and whether one does.
+
+    state, after uint8, generator states before and after the block. Returns E [bucket, K, V].
+    """
+    sizes = (setting["drafts"], setting["vocabulary"])
+    found = []
+    for count in rows:
+        noise, end = race_noise(state, setting["device"], count, *sizes)
+        if torch.equal(end.cpu(), after.cpu()):
+            return noise, True
+        found.append(noise)
+    return found[0], False
 
 
 def after_coins(state: torch.Tensor, device: str, rows: int, columns: int) -> torch.Tensor:

@@ -46,7 +46,7 @@ TABLE = {
     ".judge.loading .judge.margin .judge.protocol .judge.script .judge.trial",
     "oracle/judge/planning.py": "numpy .judge.bank .judge.scan .judge.significance",
     "oracle/judge/verdict.py": "",
-    "oracle/judge/redraw.py": "torch .reference.*",
+    "oracle/judge/redraw.py": "torch .reference.* .judge.protocol",
     "oracle/judge/context.py": "torch .judge.protocol",
     "oracle/judge/binding.py": "torch .reference.* .judge.protocol",
     "oracle/judge/head_margin.py": "numpy .judge.margin",
@@ -171,7 +171,7 @@ EXCLUSIVE = {
         "tests/distributed/*",
         "tests/test_emulator.py",  # records collectives
     ),
-    "matplotlib": ("oracle/judge/page.py",),
+    "matplotlib": ("oracle/judge/page.py", "tests/zoo/figure.py"),
     "oracle.subjects": ("oracle/judge/loading.py", "tests/*"),
     "tests": ("tests/*", "conftest.py"),
 }
