@@ -21,7 +21,14 @@ from .judging import FOLDED, bad, context, probed, verdict, verdicts
 from .zoo.controls import CONTROLS
 
 
-@pytest.mark.parametrize("combination", COMBINATIONS, ids=["dflash", "race", "counter"])
+@pytest.mark.parametrize(
+    "combination",
+    [
+        pytest.param(COMBINATIONS[0], id="dflash"),
+        pytest.param(COMBINATIONS[1], id="race", marks=pytest.mark.slow),
+        pytest.param(COMBINATIONS[2], id="counter"),
+    ],
+)
 def test_the_folded_sampler_passes_every_check(
     engine_name: str, combination: tuple[str, str]
 ) -> None:
@@ -33,7 +40,7 @@ def test_the_folded_sampler_passes_every_check(
         assert not bad(results), [result.verdict.reason for result in bad(results)]
 
 
-SLOW_CONTROLS = ("colder_by_a_hair", "summed_bias", "tiled")
+SLOW_CONTROLS = ("colder_by_a_hair", "summed_bias", "tiled", "without_recording")
 
 
 @pytest.mark.parametrize(
@@ -61,6 +68,7 @@ def test_a_sampler_that_tells_no_path_may_pad_to_its_bucket() -> None:
             assert {result.verdict.outcome for result in results} == {Outcome.HOLDS}
 
 
+@pytest.mark.slow
 def test_a_holding_verdict_states_what_it_would_have_seen() -> None:
     """No check may hold without an effect and a count."""
     found = verdicts(reference, context(), (("dspark", "race"),))

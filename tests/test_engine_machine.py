@@ -167,14 +167,22 @@ RULE = r"(correct_len|bonus|trim|commit_len|new_seq_len|out_tokens) of row \d"
 @pytest.mark.parametrize(
     ("bug", "told"),
     [
-        (accepts_at_old_heat, RULE),
-        (accepts_at_old_top_p, RULE),
+        pytest.param(accepts_at_old_heat, RULE, marks=pytest.mark.slow),
+        pytest.param(accepts_at_old_top_p, RULE, marks=pytest.mark.slow),
         (accept_counts_a_block, r"the accept left block \d+, required: block"),
-        (accept_shifts_drafts, "the accept changed .* bytes of buffer 'tokens'"),
+        pytest.param(
+            accept_shifts_drafts,
+            "the accept changed .* bytes of buffer 'tokens'",
+            marks=pytest.mark.slow,
+        ),
         (restage_skip, r"(temperature|top_k) is \d loads? old|temperature: |greedy: "),
-        (head_of_capture, "kept step logit|token"),
+        pytest.param(head_of_capture, "kept step logit|token", marks=pytest.mark.slow),
         (trusts_addresses, "kept step logit|token"),
-        (eager_repeats_noise, "the block left|the generator|the noise stood"),
+        pytest.param(
+            eager_repeats_noise,
+            "the block left|the generator|the noise stood",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_a_planted_bug_is_found_stored_and_judged_again(

@@ -15,7 +15,7 @@ from .protocol import Factory
 from .script import Load, Plan, repeated
 from .trial import Trial, placed
 
-CELLS, ROWS_MAX, DRAFTS, EVERY_ID = 2**22, 16_384, 3, 2**30
+CELLS, ROWS_MAX, DRAFTS, EVERY_ID = 2**21, 4096, 3, 2**30
 SECONDS, REPLAYS_MAX = 0.5, 64
 
 
