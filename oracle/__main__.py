@@ -132,7 +132,7 @@ def verify(
     trial = Trial(
         factory, context, reproduce, ledger, keep, checks, combinations=combinations, world=world
     )
-    jobs = jobs_for(device, jobs)
+    jobs = jobs_for(device, jobs, workload)
     if jobs == 1 or world.size > 1 or save is not None or check:
         results = trial.everyones(run_with_progress(trial, console, save))
     else:

@@ -45,6 +45,7 @@ def test_a_gpu_is_not_shared_unless_asked(device: str, asked: int, jobs: int) ->
     """One process a GPU; what is asked for is done."""
     assert jobs_for(device, asked) == jobs
     assert 1 <= jobs_for("cpu", 0) <= 4
+    assert jobs_for("cpu", 0, "smollm2") == 1
 
 
 def dies(setting: Mapping[str, Any]) -> Any:

@@ -43,9 +43,12 @@ class Order:
         return Trial(load_factory(self.subject), context, self.reproduce, Ledger(self.alpha))
 
 
-def jobs_for(device: str, asked: int) -> int:
-    """How many processes: as asked; 0 for one a core and four at most, and one on a GPU."""
-    if asked or device != "cpu":
+def jobs_for(device: str, asked: int, workload: str = "synthetic") -> int:
+    """How many processes: as asked; 0 for one a core and four at most.
+
+    One on a GPU, and one where each process would hold a model of its own.
+    """
+    if asked or device != "cpu" or workload != "synthetic":
         return asked or 1
     return min(JOBS_MAX, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1)
 
