@@ -2,7 +2,7 @@
 
 from typer.testing import CliRunner
 
-from oracle.__main__ import app
+from oracle.commands import app
 from oracle.judge.evidence import Evidence
 from oracle.judge.night import Night
 from oracle.judge.protocol import Factory

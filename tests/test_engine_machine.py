@@ -19,7 +19,7 @@ from impl.proposer import Proposer
 from impl.runner import Runner
 from impl.stages import Stages
 from impl.subject import factory as folded
-from oracle.__main__ import app
+from oracle.commands import app
 from oracle.judge.budget import Ledger
 from oracle.judge.history import load
 from oracle.judge.protocol import Factory, Setting, Tensors

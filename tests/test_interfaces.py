@@ -8,7 +8,7 @@ import jsonschema
 import pytest
 from typer.testing import CliRunner
 
-from oracle.__main__ import app
+from oracle.commands import app
 from oracle.judge.checks import ALL
 
 ROOT = Path(__file__).parents[1]

@@ -5,7 +5,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from oracle.__main__ import app
+from oracle.commands import app
 
 WIDE = {"COLUMNS": "200"}
 

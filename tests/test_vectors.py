@@ -18,7 +18,7 @@ import impl.draft
 import impl.filters
 import impl.gate
 import impl.noise
-from oracle.__main__ import app
+from oracle.commands import app
 from oracle.judge.vectors import store
 from oracle.judge.vectors.form import unpacked
 

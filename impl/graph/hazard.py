@@ -8,6 +8,7 @@ dispatcher, so a fence over the public torch functions sees those by name.
 from __future__ import annotations
 
 import sys
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -107,10 +108,19 @@ def _sizes_by_data(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) ->
 
 def _argument(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], name: str) -> Any:
     """Return what `func` gets under `name`, its default, or None when it takes no such thing."""
+    place = _place(func, name)
+    if place is None:
+        return None
+    position, default = place
+    return kwargs.get(name, args[position] if position < len(args) else default)
+
+
+@cache
+def _place(func: Any, name: str) -> tuple[int, Any] | None:
+    """Position and default of an argument; None when `func` takes no such thing."""
     for position, argument in enumerate(func._schema.arguments):
         if argument.name == name:
-            given = args[position] if position < len(args) else argument.default_value
-            return kwargs.get(name, given)
+            return position, argument.default_value
     return None
 
 

@@ -1,22 +1,22 @@
 """The emulator's tape: notes every op of one call without running it.
 
-Outputs get their shape from fake tensors and start as poison. Views are made for real, since a
-view is no device work. Ops that write are only noted. Allocations are never replayed: running an
-`empty` again would put junk over the poison.
+Outputs get their shape from tensors without data and start as poison. Views are made for real,
+since a view is no device work. Ops that write are only noted. Allocations are never replayed:
+running an `empty` again would put junk over the poison.
 """
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_map_only
 
 from .hazard import Fence, Hazard, calling_line, identity, refuse_draw, refuse_op
 from .memory import Memory
-from .plan import Part, Planner, refuse_device, tensors_of
+from .plan import Part, Planner, mapped, refuse_device, tensors_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -54,6 +54,11 @@ class Step(NamedTuple):
 class Tape(TorchDispatchMode):
     """Turns ops into steps; refuses what a device capture would refuse."""
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Spare the import of the compiler: a recorded call is never traced by it."""
+        return False
+
     def __init__(self, memory: Memory, fence: Fence, generators: Sequence[torch.Generator]) -> None:
         """Record into `memory`; `fence` is the function mode active at the same time."""
         super().__init__()  # type: ignore[no-untyped-call]
@@ -90,8 +95,9 @@ class Tape(TorchDispatchMode):
             return self._lift(func, args[0])
         refuse_op(func, args, kwargs)
         refuse_draw(func, args, kwargs, self._registered)
-        self._refuse_scalar_copy(func, args, kwargs)
-        self._refuse_layout(func, args, kwargs)
+        real = tensors_of(args, kwargs)
+        self._refuse_scalar_copy(func, real)
+        self._refuse_layout(func, real)
         if func.namespace == "c10d":
             return self._note_collective(func, args, kwargs)
         if func.namespace in ("_c10d_functional", "c10d_functional"):
@@ -104,7 +110,7 @@ class Tape(TorchDispatchMode):
             return self._memory.allocate_blank(blank)
         if func.is_view or name in _VIEWS or _answers_without_data(func):
             return func(*args, **kwargs)
-        return self._note_op(func, args, kwargs)
+        return self._note_op(func, args, kwargs, real)
 
     def _lift(self, func: OpOverload, fresh: torch.Tensor) -> torch.Tensor:
         if self._fence.writes_scalar and fresh.dim() == 0:
@@ -113,24 +119,29 @@ class Tape(TorchDispatchMode):
         instead = "make the tensor before recording and copy new values into it between replays"
         raise Hazard("G4", str(func), calling_line(), what, instead)
 
-    def _refuse_scalar_copy(self, func: OpOverload, args: Any, kwargs: Any) -> None:
+    def _refuse_scalar_copy(self, func: OpOverload, real: list[torch.Tensor]) -> None:
         """Raise Hazard for x[0] = 3.0: a copy from the host, while x[:1] = 3.0 is a fill."""
         if func._schema.name == "aten::fill_":
             return
-        if any(self._memory.is_constant(tensor) for tensor in tensors_of(args, kwargs)):
+        if any(self._memory.is_constant(tensor) for tensor in real):
             instead = "write the number through a slice, x[:1] = 3.0, or with fill_"
             raise Hazard("G4", str(func), calling_line(), "copies a host scalar", instead)
 
-    def _refuse_layout(self, func: OpOverload, args: Any, kwargs: Any) -> None:
-        for tensor in tensors_of(args, kwargs):
+    def _refuse_layout(self, func: OpOverload, real: list[torch.Tensor]) -> None:
+        for tensor in real:
             if tensor.layout != torch.strided or tensor.is_conj() or tensor.is_neg():
                 seen = f"{tensor.layout}, conjugate {tensor.is_conj()}, negative {tensor.is_neg()}"
                 msg = f"{func} at {calling_line()} got a tensor that is {seen}"
                 raise NotImplementedError(f"{msg}; required: a plain strided tensor")
             refuse_device(func, tensor)
 
-    def _note_op(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        real = tensors_of(args, kwargs)
+    def _note_op(
+        self,
+        func: OpOverload,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        real: list[torch.Tensor],
+    ) -> Any:
         made: list[torch.Tensor] = []
 
         def materialise(part: int | torch.Tensor) -> torch.Tensor:
@@ -140,7 +151,7 @@ class Tape(TorchDispatchMode):
             return made[-1]
 
         shaped = self._planner.plan(func, args, kwargs, real)
-        result = tree_map_only(Part, materialise, shaped)
+        result = mapped(shaped, Part, materialise)
         self._append(func, args, kwargs, tuple(made))
         return result
 
@@ -157,12 +168,14 @@ class Tape(TorchDispatchMode):
         def ghost(tensor: torch.Tensor) -> torch.Tensor:
             return self._memory.ghost(tensor, op, where)
 
-        args, kwargs = _replace((args, kwargs), ghost)
+        args, kwargs = mapped((args, kwargs), torch.Tensor, ghost)
         kwargs = {key: self._own_generator(value) for key, value in kwargs.items()}
         outputs = tuple(ghost(tensor) for tensor in made)
-        writer = _writer(func, kwargs, outputs) if call is None else None
+        writer = _writer(func, len(outputs)) if call is None and outputs else None
         if writer is not None:
-            func, kwargs, outputs = *writer, ()
+            func, dropped, writes = writer
+            kept = {key: value for key, value in kwargs.items() if key not in dropped}
+            kwargs, outputs = {**kept, **dict(zip(writes, outputs, strict=True))}, ()
         # OpOverload.__call__ only forwards to _op; a replay has no time for that.
         self.steps.append(Step(op, where, call or func._op, args, kwargs, outputs))
 
@@ -188,24 +201,21 @@ class Tape(TorchDispatchMode):
         return result
 
 
-def _replace(tree: Any, new: Callable[[torch.Tensor], torch.Tensor]) -> Any:
-    return tree_map_only(torch.Tensor, new, tree)
-
-
+@cache
 def _answers_without_data(func: OpOverload) -> bool:
     """Return whether `func` returns no tensor yet returns something: a question about metadata."""
     returns = func._schema.returns
     return bool(returns) and not any("Tensor" in str(value.type) for value in returns)
 
 
-def _writer(
-    func: OpOverload, kwargs: dict[str, Any], outputs: tuple[torch.Tensor, ...]
-) -> tuple[OpOverload, dict[str, Any]] | None:
-    """Return the overload of `func` that writes into `outputs` itself, and its kwargs, or None.
+@cache
+def _writer(func: OpOverload, made: int) -> tuple[OpOverload, set[str], list[str]] | None:
+    """Return the overload of `func` that writes its `made` results into given tensors, or None.
 
-    It saves a temporary and a copy. Only aten is trusted to compute the same bits in both forms.
+    With it, the keywords it does not take and those it writes to. It saves a temporary and a copy.
+    Only aten is trusted to compute the same bits in both forms.
     """
-    if func.namespace != "aten" or not outputs:
+    if func.namespace != "aten":
         return None
     plain = [argument.name for argument in func._schema.arguments]
     for name in func.overloadpacket.overloads():
@@ -214,12 +224,10 @@ def _writer(
         writes = [argument.name for argument in other._schema.arguments if argument.is_out]
         dropped = set(plain) - set(takes)
         kept = [argument for argument in plain if argument in takes]
-        if len(writes) != len(outputs) or kept != takes or not dropped <= _DECIDED_BY_OUT:
+        if len(writes) != made or kept != takes or not dropped <= _DECIDED_BY_OUT:
             continue
-        if not _same_types(func, other, kept):
-            continue
-        rest = {key: value for key, value in kwargs.items() if key not in dropped}
-        return other, {**rest, **dict(zip(writes, outputs, strict=True))}
+        if _same_types(func, other, kept):
+            return other, dropped, writes
     return None
 
 

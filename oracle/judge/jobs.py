@@ -1,6 +1,5 @@
 """One run shared out over processes of this machine: a check of a combination is one job."""
 
-import multiprocessing
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, as_completed
@@ -10,6 +9,7 @@ from types import ModuleType
 
 import torch
 
+from . import crew
 from .budget import Ledger
 from .checks import named
 from .context import PROFILES, Context
@@ -93,9 +93,8 @@ def shared_out(
     What all jobs spent is taken from `ledger`, which may find that a line is overspent.
     """
     work = [(combination, check.NAME) for combination in combinations for check in checks]
-    start = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
     found: dict[int, list[Result]] = {}
-    with ProcessPoolExecutor(jobs, multiprocessing.get_context(start)) as pool:
+    with ProcessPoolExecutor(jobs, crew.way()) as pool:
         # The last checks take longest: they go first, so that no process waits for one at the end.
         sent = {pool.submit(job, order, *each): n for n, each in reversed(list(enumerate(work)))}
         for done in as_completed(sent):

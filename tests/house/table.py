@@ -5,7 +5,8 @@
 TABLE = {
     # oracle
     "oracle/__init__.py": ".judge.history .judge.protocol .judge.script .judge.verdict <dynamic>",
-    "oracle/__main__.py": "typer rich torch .judge.* .nightly .options .planner .recorder",
+    "oracle/__main__.py": ".commands .judge",
+    "oracle/commands.py": "typer rich torch .judge.* .nightly .options .planner .recorder",
     "oracle/recorder.py": "typer .judge.vectors.store",
     "oracle/planner.py": "typer rich torch numpy .judge.* .reference.* .workloads.synthetic",
     "oracle/nightly.py": "typer rich .judge.* .options",
@@ -63,8 +64,9 @@ TABLE = {
     "oracle/judge/trial.py": "torch .judge.protocol .judge.script .judge.drive .judge.history "
     ".judge.context .judge.checks .judge.margin .judge.budget .judge.verdict .judge.loading "
     ".judge.environment .judge.merge .judge.seeds .workloads.*",
-    "oracle/judge/jobs.py": "torch .judge.budget .judge.checks .judge.context .judge.loading "
-    ".judge.trial .judge.verdict",
+    "oracle/judge/crew.py": "",
+    "oracle/judge/jobs.py": "torch .judge.budget .judge.checks .judge.context .judge.crew "
+    ".judge.loading .judge.trial .judge.verdict",
     "oracle/judge/report.py": "rich jsonschema .judge.verdict .judge.budget .judge.checks "
     ".judge.trial .judge.environment",
     "oracle/judge/page.py": "matplotlib .judge.verdict .judge.environment",

@@ -1,6 +1,5 @@
 """The cells of the matrix, judged one by one or shared out over processes."""
 
-import multiprocessing
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -9,6 +8,7 @@ from functools import cache
 
 import torch
 
+from oracle.judge import crew
 from oracle.judge.budget import Ledger
 from oracle.judge.checks import named
 from oracle.judge.context import PROFILES, Context, Profile
@@ -75,12 +75,10 @@ def shared_out(
             cells.append(judged(job, profile, seed))
             progress(job)
         return cells
-    start = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
     # The last checks take longest: they go first, so that no process waits for one at the end.
     turns = sorted(range(len(jobs)), key=lambda n: CHECKS.index(jobs[n].check), reverse=True)
     found: dict[int, Cell] = {}
-    way = multiprocessing.get_context(start)
-    with ProcessPoolExecutor(processes, way, initializer=one_thread) as pool:
+    with ProcessPoolExecutor(processes, crew.way(), initializer=one_thread) as pool:
         sent = {pool.submit(judged, jobs[n], profile, seed): n for n in turns}
         for done in as_completed(sent):
             found[sent[done]] = done.result()

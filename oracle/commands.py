@@ -1,0 +1,219 @@
+"""The command line: verify, deep, merge, record, judge, list, explain. Arguments, exit codes."""
+
+import json
+import shlex
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import typer
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from .judge import history as histories
+from .judge import report as reports
+from .judge.budget import ALPHA, ALPHA_MIN, SHARES, Ledger
+from .judge.checks import ALL, named
+from .judge.context import PROFILES, Context
+from .judge.environment import environment
+from .judge.explained import EXPLAINED
+from .judge.features import FEATURES
+from .judge.jobs import Order, jobs_for, shared_out
+from .judge.loading import NAMED, AdapterError, CannotServeError, load_factory
+from .judge.merge import World, enter
+from .judge.protocol import ABILITIES
+from .judge.trial import Result, Trial, judge_again, workload_named
+from .judge.verdict import exit_code
+from .nightly import deep, merge
+from .options import chosen_combinations, engine_and_device, usage
+from .planner import plan
+from .recorder import record
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, help=__doc__)
+UNKNOWN = 3
+app.command()(plan)
+app.command()(deep)
+app.command()(merge)
+app.command()(record)
+
+
+def run_with_progress(trial: Trial, console: Console, save: Path | None) -> list[Result]:
+    """Run a trial behind a progress bar; store histories when asked to."""
+    results = []
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    quiet = trial.world.rank > 0
+    with Progress(*columns, console=console, transient=True, disable=quiet) as progress:
+        total = len(trial.checks) * len(trial.combinations)
+        task = progress.add_task("", total=total)
+        done = 0
+
+        def begun(text: str) -> None:
+            nonlocal done
+            done += 1
+            progress.update(task, completed=done, description=f"{done}/{total} {text}")
+
+        for result in trial.run(begun):
+            results.append(replace(result, history=None))
+            # What all ranks saw together is stored by the first.
+            shared = trial.world.rank > 0 and result.history and result.check == "ranks"
+            if save is not None and result.history is not None and not shared:
+                name = f"{len(results):03d}-{result.check}-{result.combination}"
+                stem = save / name.replace("/", "-").replace(" ", "-")
+                histories.save(result.history, stem)
+    return results
+
+
+def run_shared_out(trial: Trial, order: Order, jobs: int, console: Console) -> list[Result]:
+    """Run a trial over processes behind a progress bar."""
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        total = len(trial.checks) * len(trial.combinations)
+        task = progress.add_task("", total=total)
+
+        def done(text: str) -> None:
+            progress.update(task, advance=1, description=text)
+
+        found = shared_out(order, trial.combinations, trial.checks, jobs, trial.ledger, done)
+        return list(found)
+
+
+def command_of(world: World) -> str:
+    """The command that starts a run like this one."""
+    if world.size == 1:
+        return "draftproof verify"
+    return f"torchrun --nproc-per-node {world.size} -m oracle verify"
+
+
+@app.command()
+def verify(
+    subject: Annotated[str, typer.Option(help=f"{', '.join(NAMED)}, or module:factory")] = "folded",
+    engine: Annotated[str, typer.Option(help="auto, emulator, cuda or eager")] = "auto",
+    workload: Annotated[str, typer.Option(help="synthetic or smollm2")] = "synthetic",
+    profile: Annotated[str, typer.Option(help=", ".join(PROFILES))] = "smoke",
+    seed: Annotated[int, typer.Option(help="seed of inputs and noise")] = 0,
+    alpha: Annotated[float, typer.Option(help="false-alarm probability of the run")] = ALPHA,
+    json_file: Annotated[Path | None, typer.Option("--json", help="write the report")] = None,
+    save: Annotated[Path | None, typer.Option(help="folder for histories")] = None,
+    check: Annotated[list[str] | None, typer.Option(help="only this check; repeatable")] = None,
+    only: Annotated[list[str] | None, typer.Option(help="only this combination")] = None,
+    jobs: Annotated[int, typer.Option(min=0, help="processes; 0: one a core, 1 on a GPU")] = 0,
+) -> None:
+    """Put a sampler under test. Exit: 0 holds, 1 violated, 2 usage, 3 unknown, 4 errored."""
+    console = Console()
+    engine, device = engine_and_device(engine)
+    if profile not in PROFILES:
+        raise usage(f"profile is {profile!r}, required: one of {', '.join(PROFILES)}")
+    if alpha < ALPHA_MIN:
+        raise usage(f"alpha is {alpha:g}, required: at least {ALPHA_MIN:g}")
+    try:
+        checks = tuple(named(name) for name in check or ()) or ALL
+        ledger = Ledger(alpha)
+    except (KeyError, ValueError) as error:
+        raise usage(str(error.args[0])) from error
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        factory = load_factory(subject)
+        source = workload_named(workload)
+    except (AdapterError, ValueError) as error:
+        raise usage(str(error)) from error
+    except CannotServeError as error:
+        console.print(f"not applicable: {error}")
+        raise typer.Exit(UNKNOWN) from error
+    world = enter(device)
+    reproduce = (
+        f"{command_of(world)} --subject {shlex.quote(subject)} --engine {engine} "
+        f"--workload {workload} --profile {profile} --seed {seed}"
+    )
+    context = Context("dspark", "counter", device, engine, seed, PROFILES[profile], source)
+    keep, combinations = save is not None, chosen_combinations(only or [])
+    trial = Trial(
+        factory, context, reproduce, ledger, keep, checks, combinations=combinations, world=world
+    )
+    jobs = jobs_for(device, jobs, workload)
+    if jobs == 1 or world.size > 1 or save is not None or check:
+        results = trial.everyones(run_with_progress(trial, console, save))
+    else:
+        threads = max(torch.get_num_threads() // jobs, 1)
+        plain = (subject, workload, profile, device, engine, seed, alpha, reproduce, threads)
+        results = run_shared_out(trial, Order(*plain), jobs, console)
+    run = reports.Run(subject, workload, profile, engine, device, seed, reproduce)
+    report = reports.document(run, results, ledger, environment(device))
+    if world.rank == 0:
+        if json_file is not None:
+            json_file.write_text(json.dumps(report, indent=1) + "\n")
+        reports.render(report, run, console)
+    world.leave()
+    raise typer.Exit(report["exit_code"])
+
+
+@app.command()
+def judge(history: Annotated[Path, typer.Argument(help="a stored .json, or a folder")]) -> None:
+    """Judge stored histories again, without the subject. Exit codes as for verify."""
+    console = Console()
+    if not history.exists():
+        raise usage(f"{history} does not exist")
+    found = histories.find(history)
+    outcomes = []
+    ledger = Ledger()
+    for path in found:
+        stored = histories.load(path)
+        verdict = judge_again(stored, ledger)
+        outcomes.append(verdict.outcome)
+        console.print(f"{verdict.outcome.value}: {stored.check}, {stored.case}: {verdict.reason}")
+    console.print(f"{len(found)} histories judged")
+    raise typer.Exit(exit_code(outcomes))
+
+
+@app.command(name="list")
+def list_checks(
+    as_json: Annotated[bool, typer.Option("--json", help="for machines")] = False,
+) -> None:
+    """List every check with its claim and the abilities it needs."""
+    rows = [
+        {"check": c.NAME, "title": c.TITLE, "claim": c.CLAIM, "needs": list(c.NEEDS)} for c in ALL
+    ]
+    if as_json:
+        covered = [
+            {"feature": name, "abilities": list(abilities), "checks": list(checks)}
+            for name, (abilities, checks) in FEATURES.items()
+        ]
+        document = {
+            "checks": rows,
+            "features": covered,
+            "abilities": ABILITIES,
+            "subjects": sorted(NAMED),
+        }
+        typer.echo(json.dumps(document, indent=1))
+        return
+    table = Table("check", "what it is", "claim", "needs", header_style="bold")
+    for row in rows:
+        needs = ", ".join(row["needs"]) or "-"
+        table.add_row(row["check"], row["title"], row["claim"], needs)
+    Console().print(table)
+
+
+@app.command()
+def explain(check: Annotated[str, typer.Argument(help="a name from draftproof list")]) -> None:
+    """Say what a check claims, how it decides, and what it costs."""
+    try:
+        module = named(check)
+    except KeyError as error:
+        raise usage(str(error.args[0])) from error
+    lines = getattr(module, "LEDGER", module.NAME)
+    names = (lines,) if isinstance(lines, str) else lines
+    share = sum(SHARES.get(name, 0.0) for name in names)
+    cost = f"{share:.0%} of the budget" if share else "none: it decides without chance"
+    Console().print(
+        f"[bold]{module.NAME}[/]: {module.TITLE}\n"
+        f"claims: {module.CLAIM}\n"
+        f"how: {module.check.__doc__}\n"
+        f"formula: {EXPLAINED[module.NAME].formula}\n"
+        f"blind to: {EXPLAINED[module.NAME].blind}\n"
+        f"on what: {module.plans.__doc__}\n"
+        f"needs: {', '.join(module.NEEDS) or 'no ability'}\n"
+        f"false-alarm probability: {cost}\n"
+        f"alone: draftproof verify --check '{module.NAME}'"
+    )
