@@ -18,6 +18,7 @@ SMALL = replace(
     PROFILES["smoke"],
     blocks=3,
     tilt=0.03,
+    target_tilt=0.06,
     rows_max=2048,
     dtypes=("float32",),
     cliff_draws=2**13,

@@ -52,7 +52,7 @@ def test_members_are_the_faults_that_they_are_called() -> None:
     law = wide(1024, 3)
     logits = np.log(law) + 2.5
     known = {m.name: law * np.exp(m.log_ratio[0]) for m in members_of(law, logits, 0.8)}
-    assert len(known) == 23
+    assert len(known) == 25
     hot = law ** (1 / 1.03)
     assert np.allclose(known["T +3 %"], hot / hot.sum())
     assert np.allclose(known["T ignored"], law**0.8 / (law**0.8).sum())
@@ -189,7 +189,7 @@ def test_more_draws_see_less() -> None:
 def test_a_member_that_is_the_law_has_no_plan() -> None:
     """Uniform logits have no temperature."""
     flat = np.full(16, 1 / 16)
-    with pytest.raises(ValueError, match="'T \\+1 %' is the law itself"):
+    with pytest.raises(ValueError, match="'T \\+0.3 %' is the law itself"):
         bank.draws_needed(members_of(flat)[2], flat[None], 20, ALARM, 0.05)
 
 

@@ -16,7 +16,7 @@ from scipy import optimize, special, stats
 
 from .significance import MISS, Counts, Floats
 
-TILTS = (0.003, 0.01, 0.03, 0.1, 0.3)
+TILTS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3)
 NUDGES = (0.001, 0.01)
 # A lost id is drawn this often instead of always, so that one stray draw does not refute the loss.
 REMAINDER = 1e-3

@@ -15,7 +15,8 @@ class Profile:
     """How much is done: sizes and draws, fixed before anything is drawn.
 
     Sizes follow from the smallest faults that a profile has to see:
-    tilt    relative error of T that draft_law finds (97.5 %); lossless finds twice as much
+    tilt    relative error of T that draft_law finds (97.5 %)
+    target_tilt  relative error of the target's T that lossless finds (97.5 %)
     wrong   share of wrong draws that the coupled oracle finds (99 %)
     share   of pairs or of blocks with a fault that independence and block_law find
     and from what a machine affords:
@@ -31,6 +32,7 @@ class Profile:
     blocks: int
     wrong: float
     tilt: float
+    target_tilt: float
     rows_max: int
     spike_vocabulary: int
     dtypes: tuple[str, ...]
@@ -53,6 +55,7 @@ PROFILES = {
         blocks=5,
         wrong=2.5e-4,
         tilt=0.02,
+        target_tilt=0.04,
         rows_max=16_384,
         spike_vocabulary=1000,
         dtypes=("float32", "bfloat16"),
@@ -67,6 +70,7 @@ PROFILES = {
         blocks=12,
         wrong=5e-5,
         tilt=0.005,
+        target_tilt=0.01,
         rows_max=65_536,
         spike_vocabulary=4096,
         dtypes=ALL_DTYPES,
@@ -81,6 +85,7 @@ PROFILES = {
         blocks=40,
         wrong=5e-6,
         tilt=0.001,
+        target_tilt=0.004,
         rows_max=2**18,
         spike_vocabulary=32_768,
         dtypes=ALL_DTYPES,

@@ -115,6 +115,7 @@ class Driver:
         self.loaded = self.read_last = ""
         self.live: dict[str, torch.Tensor] = {}
         self.returned: list[Tensors] = []
+        self.targets: dict[str, Tensors] = {}
 
     def play(self, commands: Iterable[Command]) -> None:
         """Play commands in order; every one leaves one event."""
@@ -262,13 +263,11 @@ class Driver:
 
     def accept(self, command: Accept) -> dict[str, Any]:
         """Accept the block read last, and store target, commit and what became of the noise."""
-        target = self.plan.inputs[command.target]
-        anchor = self.plan.inputs[self.read_last]["anchor"]
-        candidates = torch.cat([anchor.unsqueeze(1), stored(self.returned[-1]["tokens"])], 1)
-        given = {name: target[name] for name in ("top_p", "verify_len", "prefix_len")}
-        given["target_logits"] = target["table"][candidates]
-        device = self.plan.setting["device"]
-        placed = {name: tensor.to(device, copy=True) for name, tensor in given.items()}
+        target = self.target(command.target)
+        anchor = self.plan.inputs[self.read_last]["anchor"].to(self.plan.setting["device"])
+        candidates = torch.cat([anchor.unsqueeze(1), self.returned[-1]["tokens"]], 1)
+        placed = {name: target[name].clone() for name in ("top_p", "verify_len", "prefix_len")}
+        placed["target_logits"] = target["table"][candidates]
         noise = self.noise()
         commit = self.subject.accept({**placed, "rule": command.rule})
         event = self.around_coins(noise, candidates)
@@ -276,6 +275,12 @@ class Driver:
         copies = {name: stored(tensor) for name, tensor in commit.items()}
         named = {"inputs": self.read_last, "target": command.target, "rule": command.rule}
         return {**named, "commit": copies, **event}
+
+    def target(self, name: str) -> Tensors:
+        """The named target on the subject's device; placed once, since its table may be large."""
+        if name not in self.targets:
+            self.targets[name] = self.place(name)
+        return self.targets[name]
 
     def around_coins(self, before: dict[str, Any], candidates: torch.Tensor) -> dict[str, Any]:
         """The noise state on both sides of an accept, and whether coins moved it as they must."""

@@ -53,7 +53,8 @@ def plan(context: Context, rule: str) -> Plan:
             "prefix_len": torch.zeros(rows, dtype=torch.int64),
         },
     }
-    run: tuple[Command, ...] = (Replay(redraw=False), Read(), Accept("target", rule))
+    read = Read(only=("tokens",))
+    run: tuple[Command, ...] = (Replay(redraw=False), read, Accept("target", rule))
     replays = max(REPLAYS_MIN, -(-blocks_needed(context, setting, inputs, rule) // rows))
     return Plan(NAME, f"rule {rule}", setting, inputs, (Load("x"), *run * replays))
 

@@ -55,7 +55,7 @@ def plan(context: Context, size: Size, replays: int = 0, temperature: float = 1.
     hidden = one.expand(rows, -1, -1).clone()
     heat, top_k = constant(rows, temperature, EVERY_ID)
     inputs = {"x": as_inputs(setting, hidden, anchor.expand(rows).clone(), heat, top_k)}
-    run: tuple[Command, ...] = (Replay(redraw=False), Read())
+    run: tuple[Command, ...] = (Replay(redraw=False), Read(only=("tokens",)))
     first = (Load("x"), *run * replays)
     second = run * math.ceil(replays * CONFIRMATION)
     case = f"V = {material.vocabulary}, T = {temperature:g}"

@@ -96,11 +96,10 @@ def plan(context: Context, vocabulary: int, replays: int) -> Plan:
             "prefix_len": torch.zeros(ROWS, dtype=torch.int64),
         },
     }
-    one: tuple[Command, ...] = (Load("whole"), Replay(redraw=False), Read())
+    read = Read(only=("tokens",))
+    one: tuple[Command, ...] = (Load("whole"), Replay(redraw=False), read)
     # Coins do not know V: they are flipped where an accept is cheap.
-    one += (
-        (Load("few"), Replay(redraw=False), Read()) if vocabulary == MANY else (Accept("target"),)
-    )
+    one += (Load("few"), Replay(redraw=False), read) if vocabulary == MANY else (Accept("target"),)
     commands = one * replays
     if vocabulary == MANY and "NOISE" in context.abilities:
         commands += (Reseed(context.seed + 1), *one * RESEEDED)

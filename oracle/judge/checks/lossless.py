@@ -52,7 +52,8 @@ def plan(context: Context, rule: str, top_p: float, sizes: tuple[int, int] | Non
         "x": as_inputs(setting, hidden, anchor.expand(rows).clone(), heat, top_k),
         "target": goal,
     }
-    run: tuple[Command, ...] = (Replay(redraw=False), Read(), Accept("target", rule))
+    read = Read(only=("tokens",))
+    run: tuple[Command, ...] = (Replay(redraw=False), read, Accept("target", rule))
     second = run * int(replays * CONFIRMATION)
     case = f"rule {rule}, top-p {top_p:g}"
     seeds = [
@@ -64,14 +65,14 @@ def plan(context: Context, rule: str, top_p: float, sizes: tuple[int, int] | Non
 
 
 def sizes_for(context: Context, table: torch.Tensor, top_p: float, anchor: int) -> tuple[int, int]:
-    """Rows and replays after which the bank finds twice the profile's error of T everywhere."""
+    """Rows and replays after which the bank finds the profile's error of the target's T."""
     heat, top_k = constant(VOCABULARY, TEMPERATURE, EVERY_ID)
     kept = torch.full((VOCABULARY,), top_p, dtype=torch.float64)
     steps = filters.target_law(table.double(), choice.clamped(heat), top_k, kept)
     chain = steps.unsqueeze(0).expand(DRAFTS + 1, -1, -1)
     joint = [each.numpy() for each in law.pair_laws(chain, anchor)]
     alarm = EXACT_SHARE * SHARES[LEDGER] * ALPHA / TABLES_MAX
-    draws = draws_for(joint, 2 * context.profile.tilt, alarm)
+    draws = draws_for(joint, context.profile.target_tilt, alarm)
     return batches(draws, context.profile.rows_max // 4)
 
 
@@ -105,16 +106,18 @@ def completed(history: History, stage: int, steps: np.ndarray) -> np.ndarray:
     if stage > 1:
         events = history.events[boundary[0] :]
     commits: list[Any] = [e["commit"] for e in events if e["verb"] == "accept"]
-    tokens = torch.cat([commit["out_tokens"] for commit in commits]).numpy().copy()
-    lengths = torch.cat([commit["commit_len"] for commit in commits]).numpy()
+    blocks = [commit["out_tokens"].numpy().copy() for commit in commits]
+    lengths = [commit["commit_len"].numpy() for commit in commits]
     cumulated = steps.cumsum(axis=1)
-    for k in range(1, tokens.shape[1]):
-        open_rows = np.flatnonzero(lengths <= k)
-        before = tokens[open_rows, k - 1]
-        u = draw.random(len(open_rows))[:, None]
-        drawn = (cumulated[before] <= u * cumulated[before, -1:]).sum(axis=1)
-        tokens[open_rows, k] = drawn
-    return tokens
+    for k in range(1, blocks[0].shape[1]):
+        # Block by block, since a table of all rows at once outgrows memory.
+        for tokens, length in zip(blocks, lengths, strict=True):
+            open_rows = np.flatnonzero(length <= k)
+            before = tokens[open_rows, k - 1]
+            u = draw.random(len(open_rows))[:, None]
+            drawn = (cumulated[before] <= u * cumulated[before, -1:]).sum(axis=1)
+            tokens[open_rows, k] = drawn
+    return np.concatenate(blocks)
 
 
 def tables(history: History, stage: int) -> list[Table]:
