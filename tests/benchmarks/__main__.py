@@ -14,6 +14,8 @@ from .clock import clock_for
 from .rows import Report
 
 WIDTH = 190
+# Seconds, full and quick.
+LIMITS = (7200.0, 270.0)
 
 
 def run(
@@ -25,7 +27,9 @@ def run(
         "benchmarks.json"
     ),
     plot: Annotated[Path | None, typer.Option(help="Where the plot goes.")] = None,
-    limit: Annotated[float, typer.Option(help="Seconds after which no case is begun.")] = 3600.0,
+    limit: Annotated[
+        float | None, typer.Option(help="Seconds after which no case is begun; quick: 270.")
+    ] = None,
     section: Annotated[list[str] | None, typer.Option(help="One of the sections; repeat.")] = None,
     device: Annotated[str, typer.Option(help="cuda or cpu.")] = "",
 ) -> None:
@@ -36,7 +40,9 @@ def run(
     where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     console = Console(width=WIDTH, highlight=False)
     report = Report(json, suite.facts(where))
-    bench = Bench(where, clock_for(where), report, time.monotonic() + limit, console.print)
+    bench = Bench(
+        where, clock_for(where), report, time.monotonic() + (limit or LIMITS[quick]), console.print
+    )
     broken = False
     try:
         with torch.no_grad():

@@ -5,6 +5,7 @@ judges.
 """
 
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -12,11 +13,8 @@ import torch
 
 from impl.assembly import Parts
 from impl.runner import Runner
-from impl.subject import factory
-from oracle.judge.protocol import Setting, Subject
-from oracle.judge.verdict import Outcome
+from impl.subject import Subject, factory
 
-from ..judging import context, verdicts
 from .chains import ours
 from .clock import HostClock
 from .peers import plain
@@ -66,12 +64,17 @@ class _Counting(Runner):
         return super().run(rows)
 
 
-def _counted(setting: Setting) -> Subject:
+def _counted(setting: Mapping[str, Any]) -> Subject:
     return factory(setting, parts=Parts(runner=_Counting))
 
 
 def throughput(check: str = "draft_law") -> Row:
     """Drafts a second through one statistical check: folded in the emulator, counted and judged."""
+    # The judge and what it needs, which a machine that only times may lack.
+    from oracle.judge.verdict import Outcome
+
+    from ..judging import context, verdicts
+
     _Counting.drafted = 0
     began = time.process_time()
     base = context()

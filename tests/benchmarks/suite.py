@@ -16,7 +16,7 @@ import torch
 
 from impl.stages import stages_for
 
-from . import busy, counting, floor, heads, occupancy, parity, peers, wheel
+from . import busy, counting, floor, heads, host, occupancy, parity, peers, wheel
 from .bench import Bench, Build, DeadDeviceError
 from .chains import ours
 from .clock import HostClock
@@ -61,8 +61,8 @@ def absent(name: str) -> str:
     if name == "ours triton":
         try:
             stages_for("triton", "counter", "sampled")
-        except ValueError:
-            return "no stages named triton"
+        except (ImportError, ValueError) as error:
+            return f"no stages named triton: {type(error).__name__}"
     if name == "SGLang":
         try:
             wheel.folder()
@@ -112,13 +112,10 @@ def compiled_cases(*, quick: bool) -> Iterator[Case]:
 
 def hosted(bench: Bench) -> None:
     """What needs no GPU."""
-    # Only here the judge is needed, and what it needs.
-    from . import host
-
     clock = HostClock(rounds=8, calls=5)
     for dialect in ("counter", "race"):
         bench.keep(host.overhead(dialect, clock))
-    bench.keep(host.throughput())
+    _alone(bench, "host, throughput", lambda: bench.keep(host.throughput()))
 
 
 def everything(bench: Bench, *, quick: bool, sections: Sections = SECTIONS) -> None:

@@ -172,7 +172,7 @@ EXCLUSIVE = {
         "tests/distributed/*",
         "tests/test_emulator.py",  # records collectives
     ),
-    "matplotlib": ("oracle/judge/page.py", "tests/zoo/figure.py"),
+    "matplotlib": ("oracle/judge/page.py", "tests/benchmarks/figure.py", "tests/zoo/figure.py"),
     "oracle.subjects": ("oracle/judge/loading.py", "tests/*"),
     "tests": ("tests/*", "conftest.py"),
 }
