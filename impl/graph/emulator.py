@@ -25,6 +25,7 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 from .engine import Pool
 from .hazard import Fence
 from .memory import Memory
+from .plan import tensors_of
 from .tape import Step, Tape
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ class EmulatorEngine:
         with torch.no_grad(), tape, fence:
             result = body()
         memory.seal()
+        memory.share([tensors_of(step.args, step.kwargs, step.outputs) for step in tape.steps])
         return EmulatorRecording(result, tape.steps, memory, alive)
 
 

@@ -7,12 +7,16 @@ storage must still exist, at the same address and size (G6).
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, cast
+import sys
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from .hazard import Hazard
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
 
 __all__ = ["Memory", "poison"]
 
@@ -45,8 +49,8 @@ class Memory:
         """Start empty."""
         self._private: set[int] = set()
         self._constants: dict[int, torch.Tensor] = {}
-        self._outputs: list[torch.Tensor] = []
-        self._blank: list[torch.Tensor] = []
+        self._outputs: dict[int, torch.Tensor] = {}
+        self._blank: dict[int, torch.Tensor] = {}
         self._outside: dict[int, _Outside] = {}
         self._ghosts: dict[tuple[Any, ...], torch.Tensor] = {}
 
@@ -69,10 +73,11 @@ class Memory:
         """Return whether `tensor` is a host scalar that was frozen."""
         return tensor.untyped_storage()._cdata in self._constants
 
-    def _adopt(self, tensor: torch.Tensor, kind: list[torch.Tensor]) -> torch.Tensor:
+    def _adopt(self, tensor: torch.Tensor, kind: dict[int, torch.Tensor]) -> torch.Tensor:
         poison(tensor)
-        self._private.add(tensor.untyped_storage()._cdata)
-        kind.append(tensor.detach())
+        key = tensor.untyped_storage()._cdata
+        self._private.add(key)
+        kind[key] = tensor.detach()
         return tensor
 
     def ghost(self, tensor: torch.Tensor, op: str, where: str) -> torch.Tensor:
@@ -136,15 +141,59 @@ class Memory:
                 "keep the tensor alive and copy into it; never rebind, resize or set .data",
             )
 
+    def share(self, touched: Sequence[Iterable[torch.Tensor]]) -> None:
+        """Lay results that nobody can see on common bytes, as a pool does.
+
+        touched: the ghosts of each step, in order
+
+        A step fills its results whole, so bytes may be given on once the last step that touches
+        them is over. Fewer bytes stay in the cache. What someone may still look at keeps its own.
+        """
+        ghosts: dict[int, list[torch.Tensor]] = {}
+        for (storage, *_), ghost in self._ghosts.items():
+            if ghost.numel():
+                ghosts.setdefault(storage, []).append(ghost)
+        tensors, names = _holders(torch.empty(1).detach())
+        unseen = {
+            key
+            for key, held in self._outputs.items()
+            if key in ghosts and _holders(held) == (tensors + len(ghosts[key]), names)
+        }
+        self._outputs = {key: held for key, held in self._outputs.items() if key not in unseen}
+        named = [{tensor.untyped_storage()._cdata for tensor in step} & unseen for step in touched]
+        last = {storage: number for number, step in enumerate(named) for storage in step}
+        free: dict[int, list[torch.UntypedStorage]] = {}
+        lying: dict[int, torch.UntypedStorage] = {}
+        for number, step in enumerate(named):
+            for storage in step - lying.keys():
+                own = ghosts[storage][0].untyped_storage()
+                given = free.get(own.nbytes())
+                lying[storage] = given.pop() if given else own
+                for ghost in ghosts[storage] if lying[storage] is not own else ():
+                    view = (ghost.storage_offset(), ghost.shape, ghost.stride())
+                    ghost.set_(lying[storage], *view)
+            for storage in step:
+                if last[storage] == number:
+                    free.setdefault(lying[storage].nbytes(), []).append(lying[storage])
+
     def blank(self) -> None:
         """Poison what no step fills as a whole."""
-        for tensor in self._blank:
+        for tensor in self._blank.values():
             poison(tensor)
 
     def spoil(self) -> None:
         """Poison everything the recording owns: its results are over (G10)."""
-        for tensor in (*self._blank, *self._outputs):
+        for tensor in (*self._blank.values(), *self._outputs.values()):
             poison(tensor)
+
+
+def _holders(tensor: torch.Tensor) -> tuple[int, int]:
+    """Return how many tensors, and how many Python names, hold the bytes of `tensor`.
+
+    What torch itself adds to the numbers depends on its version: compare with a tensor alone.
+    """
+    key = tensor.untyped_storage()._cdata
+    return int(torch._C._storage_Use_Count(key)), sys.getrefcount(tensor.untyped_storage())
 
 
 def _strided(like: torch.Tensor) -> torch.Tensor:

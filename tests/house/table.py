@@ -149,7 +149,8 @@ TABLE = {
     "impl/graph/__init__.py": "torch .graph.engine .graph.cuda .graph.emulator .graph.hazard",
     "impl/graph/engine.py": "torch",
     "impl/graph/cuda.py": "torch .graph.engine .graph.hazard",
-    "impl/graph/emulator.py": "torch .graph.engine .graph.hazard .graph.memory .graph.tape",
+    "impl/graph/emulator.py": "torch .graph.engine .graph.hazard .graph.memory .graph.plan "
+    ".graph.tape",
     "impl/graph/hazard.py": "torch",
     "impl/graph/memory.py": "torch .graph.hazard",
     "impl/graph/plan.py": "torch .graph.hazard",
@@ -173,7 +174,7 @@ EXCLUSIVE = {
         "tests/distributed/*",
         "tests/test_emulator.py",  # records collectives
     ),
-    "matplotlib": ("oracle/judge/page.py", "tests/zoo/figure.py"),
+    "matplotlib": ("oracle/judge/page.py", "tests/benchmarks/figure.py", "tests/zoo/figure.py"),
     "oracle.subjects": ("oracle/judge/loading.py", "tests/*"),
     "tests": ("tests/*", "conftest.py"),
 }

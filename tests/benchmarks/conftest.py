@@ -1,0 +1,10 @@
+"""Benchmarks are timed when a file for their figures is named; otherwise each runs once."""
+
+import pytest
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Let --benchmark-json stand for --benchmark-enable: the default run disables timing."""
+    if getattr(config.option, "benchmark_json", None):
+        config.option.benchmark_enable = True

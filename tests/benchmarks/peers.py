@@ -1,0 +1,149 @@
+"""Chains beside ours: torch as one would write it, the same compiled, and FlashInfer's sampler.
+
+Each takes W1, W2, base logits and temperatures of the problem, keeps its step logits when the batch
+samples, and draws noise of its own.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from .problem import SEED, Problem
+from .variant import Variant, fold
+
+# (base, previous, w1, w2, temperature, greedy, noise) -> tokens, step logits
+Pick = Callable[..., tuple[Tensor, Tensor]]
+
+
+class AbsentError(RuntimeError):
+    """A peer is not here, and why."""
+
+
+def corrected(base: Tensor, previous: Tensor, w1: Tensor, w2: Tensor) -> Tensor:
+    """Base logits with the bias of the token before, in the dtype of both."""
+    return base + functional.linear(functional.embedding(previous, w1), w2)
+
+
+def pick_greedy(base: Tensor, previous: Tensor, w1: Tensor, w2: Tensor) -> tuple[Tensor, Tensor]:
+    """The argmax of one step."""
+    logits = corrected(base, previous, w1, w2)
+    return torch.argmax(logits, -1), logits
+
+
+def pick_sampled(
+    base: Tensor,
+    previous: Tensor,
+    w1: Tensor,
+    w2: Tensor,
+    temperature: Tensor,
+    greedy: Tensor,
+    noise: Tensor,
+) -> tuple[Tensor, Tensor]:
+    """One step by the exponential race; greedy rows take the argmax."""
+    logits = corrected(base, previous, w1, w2)
+    law = torch.softmax(logits.float() / temperature[:, None], -1)
+    raced = torch.argmax(law / noise, -1)
+    return torch.where(greedy, torch.argmax(logits, -1), raced), logits
+
+
+class TorchChain:
+    """K steps of a pick, with an exponential buffer that is redrawn in every step."""
+
+    def __init__(self, problem: Problem, greedy: Pick, sampled: Pick) -> None:
+        self.problem, self.greedy, self.sampled = problem, greedy, sampled
+        case, device = problem.case, problem.device
+        self.generator = torch.Generator(device)
+        self.generator.manual_seed(SEED)
+        self.tokens = torch.zeros(case.rows, case.drafts, dtype=torch.int64, device=device)
+        if case.samples:
+            self.kept = torch.empty_like(problem.base)
+            self.noise = torch.empty(case.rows, case.vocabulary, device=device)
+
+    def __call__(self) -> None:
+        """Draft one block."""
+        asked = self.problem
+        previous = asked.anchor
+        for step in range(asked.case.drafts):
+            given = (asked.base[:, step], previous, asked.w1, asked.w2)
+            if asked.case.samples:
+                self.noise.exponential_(generator=self.generator)
+                drawing = (asked.temperature, asked.greedy, self.noise)
+                previous, logits = self.sampled(*given, *drawing)
+                self.kept[:, step].copy_(logits)
+            else:
+                previous, _ = self.greedy(*given)
+            self.tokens[:, step].copy_(previous)
+
+
+def plain(problem: Problem) -> list[Variant]:
+    """Plain torch, eager and in a graph."""
+    chain = TorchChain(problem, pick_greedy, pick_sampled)
+    replay = fold(chain, problem.device, (chain.generator,))
+    own = (chain.generator,)
+    return [
+        Variant("torch, eager", chain, chain.tokens, "own"),
+        Variant("torch, in a graph", replay, chain.tokens, "own", loose=chain, generators=own),
+    ]
+
+
+def compiled(problem: Problem) -> list[Variant]:
+    """The step of plain torch by torch.compile, in a graph; the noise is drawn outside of it."""
+    torch._dynamo.reset()
+    make = partial(torch.compile, fullgraph=True, dynamic=False)
+    chain = TorchChain(problem, make(pick_greedy), make(pick_sampled))
+    replay = fold(chain, problem.device, (chain.generator,))
+    return [Variant("torch.compile, in a graph", replay, chain.tokens, "own", loose=chain)]
+
+
+def flashinfer_chain(problem: Problem) -> list[Variant]:
+    """FlashInfer's sampler of logits in a graph; its argmax rows by torch.
+
+    AbsentError: it cannot be imported.
+    """
+    try:
+        import flashinfer
+    except ImportError as error:
+        raise AbsentError(f"flashinfer cannot be imported: {error}") from error
+    draw = flashinfer.sampling.sampling_from_logits
+
+    def pick(
+        base: Tensor,
+        previous: Tensor,
+        w1: Tensor,
+        w2: Tensor,
+        temperature: Tensor,
+        greedy: Tensor,
+        noise: Tensor,
+    ) -> tuple[Tensor, Tensor]:
+        del noise
+        logits = corrected(base, previous, w1, w2)
+        drawn = draw(logits.float() / temperature[:, None], deterministic=True).long()
+        return torch.where(greedy, torch.argmax(logits, -1), drawn), logits
+
+    if not problem.case.samples:
+        raise AbsentError("flashinfer has no argmax of its own: see plain torch")
+    chain = Undrawn(problem, pick_greedy, pick)
+    note = f"flashinfer {flashinfer.__version__}; its seed is read on the host and frozen"
+    replay = fold(chain, problem.device)
+    return [
+        Variant("FlashInfer, eager", chain, chain.tokens, "own"),
+        Variant("FlashInfer, in a graph", replay, chain.tokens, "own", loose=chain, note=note),
+    ]
+
+
+class Undrawn(TorchChain):
+    """A chain whose pick draws by itself."""
+
+    def __call__(self) -> None:
+        """Draft one block."""
+        asked = self.problem
+        previous = asked.anchor
+        for step in range(asked.case.drafts):
+            given = (asked.base[:, step], previous, asked.w1, asked.w2)
+            drawing = (asked.temperature, asked.greedy, self.noise)
+            previous, logits = self.sampled(*given, *drawing)
+            self.kept[:, step].copy_(logits)
+            self.tokens[:, step].copy_(previous)
