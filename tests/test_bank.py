@@ -189,7 +189,7 @@ def test_more_draws_see_less() -> None:
 def test_a_member_that_is_the_law_has_no_plan() -> None:
     """Uniform logits have no temperature."""
     flat = np.full(16, 1 / 16)
-    with pytest.raises(ValueError, match="'T \\+0.3 %' is the law itself"):
+    with pytest.raises(ValueError, match="'T \\+0\\.3 %' is the law itself"):
         bank.draws_needed(members_of(flat)[2], flat[None], 20, ALARM, 0.05)
 
 
