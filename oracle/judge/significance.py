@@ -188,8 +188,13 @@ def pairs_seen(pairs: int, rate: float, alarm: float, miss: float = 0.05) -> flo
 
 def equal_bins(u: Floats, bins: int, level: float) -> Fit:
     """Decide whether values in [0, 1) are uniform: G over `bins` equal bins."""
-    counts = np.bincount((u * bins).astype(np.int64), minlength=bins).astype(np.int64)
-    return fit(pool(np.full(bins, 1.0 / bins), len(u)), counts, level)
+    return equal_counts(np.bincount((u * bins).astype(np.int64), minlength=bins), level)
+
+
+def equal_counts(counts: Counts, level: float) -> Fit:
+    """Decide whether cells are equally likely, by their counts [cells]."""
+    cells = len(counts)
+    return fit(pool(np.full(cells, 1.0 / cells), int(counts.sum())), counts, level)
 
 
 def smallest_shift(draws: int, bins: int, level: float, miss: float = MISS) -> float:
