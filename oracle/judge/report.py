@@ -77,6 +77,7 @@ def case_document(result: Result) -> dict[str, Any]:
         "smallest_detectable_effect": verdict.effect,
         "seconds": round(result.seconds, 4),
         "evidence": plain(verdict.evidence),
+        "place": list(result.place),
         "seeds": list(result.seeds),
         "sums": dict(result.sums),
     }

@@ -28,7 +28,8 @@ from .verdict import Outcome, Pending, Verdict, unknown, worst
 # Two reports of one run agree on these; machines may differ.
 RUN = ("subject", "source", "workload", "profile", "engine", "device", "seed", "shards", "checks")
 VERSIONS = ("draftproof", "torch", "numpy", "scipy", "triton", "variables")
-Key = tuple[str, str, str]
+# Check, combination, case, and its number: names of cases may repeat.
+Key = tuple[str, str, str, int]
 Case = Mapping[str, Any]
 
 
@@ -112,6 +113,29 @@ def lines_of(module: ModuleType) -> tuple[str, ...]:
     return (lines,) if isinstance(lines, str) else lines
 
 
+def words(key: Key) -> str:
+    """A case as it is named in messages."""
+    return ", ".join(key[:3])
+
+
+def refuse_lost(checks: Sequence[str], cases: Mapping[Key, Mapping[int, Case]]) -> None:
+    """EvidenceError when a case that was planned, of a check that was asked, is in no report."""
+    labels = dict.fromkeys(label for _, label, _, _ in cases)
+    groups: dict[tuple[str, str], tuple[set[int], int]] = {
+        (check, label): (set(), 1) for check in checks for label in labels
+    }
+    for (check, label, _, number), found in cases.items():
+        planned = max(case["place"][1] for case in found.values())
+        seen, most = groups[check, label]
+        groups[check, label] = seen | {number}, max(most, planned)
+    for (check, label), (seen, planned) in groups.items():
+        lost = sorted(set(range(planned)) - seen)
+        if lost:
+            raise EvidenceError(
+                f"{check}, {label}: cases {lost} of {planned} are in no report, required: all"
+            )
+
+
 @dataclass
 class Whole:
     """All shards of one run, by number, and the alarm budget of their sum."""
@@ -155,17 +179,18 @@ class Whole:
         for report in self.reports:
             for row in report["checks"]:
                 for case in row["cases"]:
-                    key = row["check"], case["combination"], case["case"]
+                    key = row["check"], case["combination"], case["case"], case["place"][0]
                     cases.setdefault(key, {})[report["run"]["shard"]] = case
         planned: dict[Key, tuple[Context, Plan]] = {}
         for name in self.run.checks:
             for label in self.reports[0]["served"] if counts(named(name)) else ():
                 context = self.context(label)
                 if set(named(name).NEEDS) <= set(context.abilities):
-                    for plan in named(name).plans(context):
-                        planned[name, label, plan.case] = context, plan
+                    for number, plan in enumerate(named(name).plans(context)):
+                        planned[name, label, plan.case, number] = context, plan
         for key in planned:
             self.refuse_gaps(key, cases.get(key, {}))
+        refuse_lost(self.run.checks, cases)
         return [
             self.counted(key, found, *planned[key]) if key in planned else self.split(key, found)
             for key, found in cases.items()
@@ -176,19 +201,16 @@ class Whole:
         numbers = [report["run"]["shard"] for report in self.reports]
         missing = [number for number in numbers if number not in found]
         if missing:
-            raise EvidenceError(
-                f"{', '.join(key)}: shards {missing} lack it, required: all of them"
-            )
+            raise EvidenceError(f"{words(key)}: shards {missing} lack it, required: all of them")
 
     def split(self, key: Key, found: Mapping[int, Case]) -> Result:
         """A case that one shard played, or that no shard could."""
         worst_of = worst(Outcome(case["verdict"]) for case in found.values())
         spoke = next(case for case in found.values() if case["verdict"] == worst_of.value)
         if len(found) > 1 and worst_of is Outcome.HOLDS:
-            raise EvidenceError(
-                f"{', '.join(key)}: played by shards {sorted(found)}, required: one"
-            )
-        return Result(*key, verdict_of(spoke), sum(case["seconds"] for case in found.values()))
+            raise EvidenceError(f"{words(key)}: played by shards {sorted(found)}, required: one")
+        seconds = sum(case["seconds"] for case in found.values())
+        return Result(*key[:3], verdict_of(spoke), seconds, place=tuple(spoke["place"]))
 
     def counted(self, key: Key, found: Mapping[int, Case], context: Context, plan: Plan) -> Result:
         """A case that every shard counted: its sums are added, and judged once."""
@@ -202,11 +224,11 @@ class Whole:
         if hard:
             speaks = worst(Outcome(case["verdict"]) for case in hard)
             spoke = next(case for case in hard if case["verdict"] == speaks.value)
-            return Result(*key, verdict_of(spoke), seconds)
+            return Result(*key[:3], verdict_of(spoke), seconds, place=tuple(spoke["place"]))
         seeds = tuple(seed for case in found.values() for seed in case["seeds"])
         of_shards = [replace(context, shard=number, shards=shards) for number in found]
         same(
-            f"seeds of {', '.join(key)}, drawn and required,",
+            f"seeds of {words(key)}, drawn and required,",
             seeds,
             tuple(seeded(plan, each).setting["seed"] for each in of_shards),
         )
@@ -217,11 +239,12 @@ class Whole:
                     mine = read(sums)
                     total[stage] = added(total[stage], mine) if stage in total else mine
                 except EvidenceError as error:
-                    where = f"{', '.join(key)}, shard {number}"
+                    where = f"{words(key)}, shard {number}"
                     raise EvidenceError(f"{where}: {error}") from error
         verdict = decided(named(key[0]), plan, context, total, self.ledger)
         packed = {stage: documents(sums) for stage, sums in total.items()}
-        return Result(*key, verdict, seconds, sums=packed, seeds=seeds)
+        place = next(iter(found.values()))["place"]
+        return Result(*key[:3], verdict, seconds, None, packed, seeds, tuple(place))
 
 
 def decided(

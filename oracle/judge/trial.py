@@ -31,7 +31,8 @@ COMBINATIONS = (("dflash", "none"), ("dspark", "race"), ("dspark", "counter"))
 class Result:
     """One check on one case: what was answered, how long it took, and what was seen.
 
-    sums: by stage, what a statistical check counted. seeds: of its noise.
+    sums: by stage, what a statistical check counted. seeds: of its noise. place: the number of the
+    case among those planned, and how many those are.
     """
 
     check: str
@@ -42,6 +43,7 @@ class Result:
     history: History | None = None
     sums: Mapping[str, Any] = field(default_factory=dict)
     seeds: tuple[int, ...] = ()
+    place: tuple[int, int] = (0, 1)
 
 
 @dataclass
@@ -123,7 +125,8 @@ class Trial:
             kept = history if self.keep else None
             sums = history.sums if history else {}
             seeds = (seeded(plan, context).setting["seed"],) if sums else ()
-            yield Result(check.NAME, context.label, plan.case, verdict, seconds, kept, sums, seeds)
+            found = (verdict, seconds, kept, sums, seeds, (number, len(plans)))
+            yield Result(check.NAME, context.label, plan.case, *found)
 
     def case(
         self, check: ModuleType, plan: Plan, context: Context
@@ -266,12 +269,10 @@ def judged(
     if isinstance(seen, Verdict):
         return seen
     history.sums[str(history.stages)] = documents(seen)
-    if only is None:
-        decided: Verdict | Pending = check.decided(history, seen, ledger)
-        return decided
-    return unknown(
-        f"counted by shard {only.shard} of {only.shards}: draftproof merge decides",
-    )
+    if only is not None:
+        return unknown(f"counted by shard {only.shard} of {only.shards}: draftproof merge decides")
+    decided: Verdict | Pending = check.decided(history, seen, ledger)
+    return decided
 
 
 def judge_again(history: History, ledger: Ledger) -> Verdict:
