@@ -25,7 +25,7 @@ from .judge.jobs import Order, jobs_for, shared_out
 from .judge.loading import NAMED, AdapterError, CannotServeError, load_factory
 from .judge.merge import World, enter
 from .judge.protocol import ABILITIES
-from .judge.shards import served, sources
+from .judge.shards import sources
 from .judge.trial import Result, Trial, judge_again, workload_named
 from .judge.verdict import exit_code
 from .nightly import deep, merge
@@ -152,7 +152,7 @@ def verify(
     names = [module.NAME for module in checks]
     run = reports.Run(subject, workload, profile, engine, device, seed, reproduce, sources(trial))
     run = replace(run, checks=names, shard=shard, shards=num_shards)
-    report = reports.document(run, results, ledger, environment(device), served(trial))
+    report = reports.document(run, results, ledger, environment(device))
     if world.rank == 0:
         if json_file is not None:
             json_file.write_text(json.dumps(report, indent=1) + "\n")

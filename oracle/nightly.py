@@ -181,7 +181,7 @@ def merge_reports(files: Sequence[Path], json_file: Path | None) -> int:
     whole = Whole.of(files)
     first = whole.reports[0]
     found = whole.results()
-    report = reports.document(whole.run, found, whole.ledger, first["environment"], first["served"])
+    report = reports.document(whole.run, found, whole.ledger, first["environment"])
     if json_file is not None:
         store(json_file, report)
     reports.render(report, whole.run, Console())

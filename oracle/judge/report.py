@@ -101,14 +101,27 @@ def summary(check: Any, results: Sequence[Result]) -> dict[str, Any]:
     }
 
 
+def served(results: Sequence[Result]) -> dict[str, dict[str, Any]]:
+    """What the subject can do in each combination of which a case was played."""
+    return {
+        context.label: {
+            "family": context.family,
+            "dialect": context.dialect,
+            "abilities": list(context.abilities),
+            "buffers": dict(context.buffers),
+        }
+        for context in (result.context for result in results)
+        if context is not None
+    }
+
+
 def document(
     run: Run,
     results: Sequence[Result],
     ledger: Ledger,
     environment: Mapping[str, Any],
-    served: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """The whole report as JSON, validated against its schema; served: what a subject can do."""
+    """The whole report as JSON, validated against its schema."""
     outcomes = [r.verdict.outcome for r in results]
     by_check = [
         summary(check, [r for r in results if r.check == check.NAME])
@@ -123,7 +136,7 @@ def document(
         "alpha": ledger.alpha,
         "alarm_spent": dict(ledger.spent),
         "environment": plain(environment),
-        "served": dict(served),
+        "served": served(results),
         "counts": {outcome.value: outcomes.count(outcome) for outcome in Outcome},
         "checks": by_check,
     }

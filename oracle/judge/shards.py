@@ -5,7 +5,7 @@ there: then the sums are judged once, by the rule and on the alarm budget of a w
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
@@ -31,21 +31,7 @@ VERSIONS = ("draftproof", "torch", "numpy", "scipy", "triton", "variables")
 # Check, combination, case, and its number: names of cases may repeat.
 Key = tuple[str, str, str, int]
 Case = Mapping[str, Any]
-
-
-def served(trial: Trial) -> dict[str, dict[str, Any]]:
-    """What a subject can do in each combination that it serves: enough to plan its cases again."""
-    found = {}
-    for family, dialect in trial.combinations:
-        probed = trial.probe(replace(trial.context, family=family, dialect=dialect))
-        if isinstance(probed, Context):
-            found[probed.label] = {
-                "family": family,
-                "dialect": dialect,
-                "abilities": list(probed.abilities),
-                "buffers": dict(probed.buffers),
-            }
-    return found
+NO_CASE = "-"
 
 
 def sources(trial: Trial) -> str:
@@ -77,8 +63,10 @@ def complete(paths: Sequence[Path]) -> list[dict[str, Any]]:
         for name in VERSIONS:
             left, right = first[1]["environment"].get(name), found["environment"].get(name)
             same(f"versions of {name} {sides}", left, right)
-        for name in ("alpha", "served"):
-            same(f"{name} {sides}", first[1][name], found[name])
+        same(f"alpha {sides}", first[1]["alpha"], found["alpha"])
+        for label in first[1]["served"].keys() & found["served"].keys():
+            abilities = first[1]["served"][label], found["served"][label]
+            same(f"abilities in {label} {sides}", *abilities)
         if run["shards"] > 1 and run["shard"] == 0:
             raise EvidenceError(f"{path} is a sum already, required: reports of single shards")
         if run["shard"] in by_shard:
@@ -118,8 +106,18 @@ def words(key: Key) -> str:
     return ", ".join(key[:3])
 
 
-def refuse_lost(checks: Sequence[str], cases: Mapping[Key, Mapping[int, Case]]) -> None:
-    """EvidenceError when a case that was planned, of a check that was asked, is in no report."""
+def served_by(check: ModuleType, context: Context) -> bool:
+    """Whether a subject has the abilities that a check needs."""
+    return set(check.NEEDS) <= set(context.abilities)
+
+
+def refuse_lost(
+    checks: Sequence[str], cases: Mapping[Key, Mapping[int, Case]], broken: Collection[object]
+) -> None:
+    """EvidenceError when a case that was planned, of a check that was asked, is in no report.
+
+    broken: pairs of check and combination that errored as a whole.
+    """
     labels = dict.fromkeys(label for _, label, _, _ in cases)
     groups: dict[tuple[str, str], tuple[set[int], int]] = {
         (check, label): (set(), 1) for check in checks for label in labels
@@ -130,7 +128,7 @@ def refuse_lost(checks: Sequence[str], cases: Mapping[Key, Mapping[int, Case]]) 
         groups[check, label] = seen | {number}, max(most, planned)
     for (check, label), (seen, planned) in groups.items():
         lost = sorted(set(range(planned)) - seen)
-        if lost:
+        if lost and (check, label) not in broken:
             raise EvidenceError(
                 f"{check}, {label}: cases {lost} of {planned} are in no report, required: all"
             )
@@ -162,9 +160,14 @@ class Whole:
         stored_run["reproduce"] = stored_run["reproduce"].partition(" --num-shards ")[0]
         return Run(**{**stored_run, "shard": 0})
 
+    @property
+    def served(self) -> dict[str, Any]:
+        """What the subject can do, by combination."""
+        return {label: own for report in self.reports for label, own in report["served"].items()}
+
     def context(self, label: str) -> Context:
         """The unsharded context of a combination."""
-        run, own = self.run, self.reports[0]["served"][label]
+        run, own = self.run, self.served[label]
         try:
             source = workload_named(run.workload)
         except CannotServeError as error:
@@ -181,16 +184,23 @@ class Whole:
                 for case in row["cases"]:
                     key = row["check"], case["combination"], case["case"], case["place"][0]
                     cases.setdefault(key, {})[report["run"]["shard"]] = case
+        final = (Outcome.VIOLATED.value, Outcome.ERRORED.value)
+        # Where the subject raised before a case was planned, there is nothing to add.
+        broken = {
+            key[:2]
+            for key, found in cases.items()
+            if key[2] == NO_CASE and any(case["verdict"] in final for case in found.values())
+        }
         planned: dict[Key, tuple[Context, Plan]] = {}
         for name in self.run.checks:
-            for label in self.reports[0]["served"] if counts(named(name)) else ():
+            for label in self.served if counts(named(name)) else ():
                 context = self.context(label)
-                if set(named(name).NEEDS) <= set(context.abilities):
+                if (name, label) not in broken and served_by(named(name), context):
                     for number, plan in enumerate(named(name).plans(context)):
                         planned[name, label, plan.case, number] = context, plan
         for key in planned:
             self.refuse_gaps(key, cases.get(key, {}))
-        refuse_lost(self.run.checks, cases)
+        refuse_lost(self.run.checks, cases, broken)
         return [
             self.counted(key, found, *planned[key]) if key in planned else self.split(key, found)
             for key, found in cases.items()
@@ -244,7 +254,7 @@ class Whole:
         verdict = decided(named(key[0]), plan, context, total, self.ledger)
         packed = {stage: documents(sums) for stage, sums in total.items()}
         place = next(iter(found.values()))["place"]
-        return Result(*key[:3], verdict, seconds, None, packed, seeds, tuple(place))
+        return Result(*key[:3], verdict, seconds, None, packed, seeds, tuple(place), context)
 
 
 def decided(

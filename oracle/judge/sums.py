@@ -13,11 +13,13 @@ from typing import Any
 import numpy as np
 
 from .bank import Member, log_values
-from .evidence import EvidenceError, digest_of, on_grid, same
+from .evidence import GRID, EvidenceError, digest_of, same
 from .significance import Counts, Floats
 
 # Counts are stored in the narrowest of these that holds them.
 WIDTHS = ("<i1", "<i2", "<i4", "<i8")
+# JSON has no infinity. What lies below does not count in any mean.
+LOG_LEAST = -1e9
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +58,10 @@ def digest(law: Floats) -> str:
 def valued(bank: Sequence[Member | str], values: Floats) -> dict[str, float]:
     """Log e-values by the names of their members, brought to the grid."""
     names = [one if isinstance(one, str) else one.name for one in bank]
-    return dict(zip(names, on_grid(values).tolist(), strict=True))
+    if np.isnan(values).any() or np.isposinf(values).any():
+        raise EvidenceError(f"log e-values are {values.tolist()}, required: below infinity")
+    whole = np.floor(np.maximum(values, LOG_LEAST) / GRID) * GRID
+    return dict(zip(names, whole.tolist(), strict=True))
 
 
 def named(sums: Sums) -> dict[str, Sum]:

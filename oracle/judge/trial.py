@@ -32,7 +32,7 @@ class Result:
     """One check on one case: what was answered, how long it took, and what was seen.
 
     sums: by stage, what a statistical check counted. seeds: of its noise. place: the number of the
-    case among those planned, and how many those are.
+    case among those planned, and how many those are. context: what the case was planned for.
     """
 
     check: str
@@ -44,6 +44,7 @@ class Result:
     sums: Mapping[str, Any] = field(default_factory=dict)
     seeds: tuple[int, ...] = ()
     place: tuple[int, int] = (0, 1)
+    context: Context | None = None
 
 
 @dataclass
@@ -125,7 +126,7 @@ class Trial:
             kept = history if self.keep else None
             sums = history.sums if history else {}
             seeds = (seeded(plan, context).setting["seed"],) if sums else ()
-            found = (verdict, seconds, kept, sums, seeds, (number, len(plans)))
+            found = (verdict, seconds, kept, sums, seeds, (number, len(plans)), context)
             yield Result(check.NAME, context.label, plan.case, *found)
 
     def case(
