@@ -17,14 +17,14 @@ from .judge import history as histories
 from .judge import report as reports
 from .judge.budget import ALPHA, ALPHA_MIN, SHARES, Ledger
 from .judge.checks import ALL, named
-from .judge.context import PROFILES, Context
+from .judge.context import PROFILES, Context, Workload
 from .judge.environment import environment
 from .judge.explained import EXPLAINED
 from .judge.features import FEATURES
 from .judge.jobs import Order, jobs_for, shared_out
 from .judge.loading import NAMED, AdapterError, CannotServeError, load_factory
 from .judge.merge import World, enter
-from .judge.protocol import ABILITIES
+from .judge.protocol import ABILITIES, Factory
 from .judge.shards import sources
 from .judge.trial import Result, Trial, judge_again, workload_named
 from .judge.verdict import exit_code
@@ -94,6 +94,18 @@ def command_of(world: World, context: Context, subject: str) -> str:
     )
 
 
+def loaded(subject: str, workload: str, console: Console) -> tuple[Factory, Workload]:
+    """The sampler under test and its inputs, or the exit that says why there is none."""
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        return load_factory(subject), workload_named(workload)
+    except (AdapterError, ValueError) as error:
+        raise usage(str(error)) from error
+    except CannotServeError as error:
+        console.print(f"not applicable: {error}")
+        raise typer.Exit(UNKNOWN) from error
+
+
 @app.command()
 def verify(
     subject: Annotated[str, typer.Option(help=f"{', '.join(NAMED)}, or module:factory")] = "folded",
@@ -123,15 +135,7 @@ def verify(
         ledger = Ledger(alpha)
     except (KeyError, ValueError) as error:
         raise usage(str(error.args[0])) from error
-    sys.path.insert(0, str(Path.cwd()))
-    try:
-        factory = load_factory(subject)
-        source = workload_named(workload)
-    except (AdapterError, ValueError) as error:
-        raise usage(str(error)) from error
-    except CannotServeError as error:
-        console.print(f"not applicable: {error}")
-        raise typer.Exit(UNKNOWN) from error
+    factory, source = loaded(subject, workload, console)
     world = enter(device)
     if world.size > 1 and num_shards > 1:
         raise usage("processes of torchrun are one run, required: --num-shards 1")
