@@ -82,9 +82,12 @@ TABLE = {
     ".judge.verdict",
     "oracle/judge/night.py": ".judge.evidence .judge.sequential .judge.stream .judge.verdict",
     "oracle/judge/stream.py": "torch numpy .reference.law .judge.bank .judge.checks "
-    ".judge.checks.draft_law .judge.checks.lossless .judge.context .judge.drive "
+    ".judge.checks.claim .judge.checks.draft_law .judge.checks.lossless .judge.context "
+    ".judge.drive .judge.exported "
     ".judge.environment .judge.evidence .judge.history .judge.loading .judge.script .judge.seeds "
     ".judge.sequential .judge.significance .judge.trial .judge.verdict",
+    "oracle/judge/exported.py": "numpy torch .judge.checks.claim .judge.history "
+    ".judge.significance",
     "oracle/judge/loading.py": ".judge.protocol .judge.verdict <dynamic>",
     "oracle/judge/continuity.py": "torch",
     "oracle/judge/environment.py": "torch",
