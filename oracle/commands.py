@@ -17,18 +17,19 @@ from .judge import history as histories
 from .judge import report as reports
 from .judge.budget import ALPHA, ALPHA_MIN, SHARES, Ledger
 from .judge.checks import ALL, named
-from .judge.context import PROFILES, Context
+from .judge.context import PROFILES, Context, Workload
 from .judge.environment import environment
 from .judge.explained import EXPLAINED
 from .judge.features import FEATURES
 from .judge.jobs import Order, jobs_for, shared_out
 from .judge.loading import NAMED, AdapterError, CannotServeError, load_factory
 from .judge.merge import World, enter
-from .judge.protocol import ABILITIES
+from .judge.protocol import ABILITIES, Factory
+from .judge.shards import sources
 from .judge.trial import Result, Trial, judge_again, workload_named
 from .judge.verdict import exit_code
 from .nightly import deep, merge
-from .options import chosen_combinations, engine_and_device, usage
+from .options import chosen_combinations, engine_and_device, shard_named, usage
 from .planner import plan
 from .recorder import record
 
@@ -80,11 +81,29 @@ def run_shared_out(trial: Trial, order: Order, jobs: int, console: Console) -> l
         return list(found)
 
 
-def command_of(world: World) -> str:
+def command_of(world: World, context: Context, subject: str) -> str:
     """The command that starts a run like this one."""
-    if world.size == 1:
-        return "draftproof verify"
-    return f"torchrun --nproc-per-node {world.size} -m oracle verify"
+    start = "draftproof verify"
+    if world.size > 1:
+        start = f"torchrun --nproc-per-node {world.size} -m oracle verify"
+    part = f" --num-shards {context.shards} --shard-id {context.shard}" if context.shard else ""
+    return (
+        f"{start} --subject {shlex.quote(subject)} --engine {context.engine} "
+        f"--workload {context.workload.name} --profile {context.profile.name} "
+        f"--seed {context.seed}{part}"
+    )
+
+
+def loaded(subject: str, workload: str, console: Console) -> tuple[Factory, Workload]:
+    """The sampler under test and its inputs, or the exit that says why there is none."""
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        return load_factory(subject), workload_named(workload)
+    except (AdapterError, ValueError) as error:
+        raise usage(str(error)) from error
+    except CannotServeError as error:
+        console.print(f"not applicable: {error}")
+        raise typer.Exit(UNKNOWN) from error
 
 
 @app.command()
@@ -100,10 +119,13 @@ def verify(
     check: Annotated[list[str] | None, typer.Option(help="only this check; repeatable")] = None,
     only: Annotated[list[str] | None, typer.Option(help="only this combination")] = None,
     jobs: Annotated[int, typer.Option(min=0, help="processes; 0: one a core, 1 on a GPU")] = 0,
+    num_shards: Annotated[int, typer.Option(help="runs that merge will add")] = 1,
+    shard_id: Annotated[int, typer.Option(help="which of them, from 1 on")] = 0,
 ) -> None:
     """Put a sampler under test. Exit: 0 holds, 1 violated, 2 usage, 3 unknown, 4 errored."""
     console = Console()
     engine, device = engine_and_device(engine)
+    shard = shard_named(num_shards, shard_id)
     if profile not in PROFILES:
         raise usage(f"profile is {profile!r}, required: one of {', '.join(PROFILES)}")
     if alpha < ALPHA_MIN:
@@ -113,21 +135,13 @@ def verify(
         ledger = Ledger(alpha)
     except (KeyError, ValueError) as error:
         raise usage(str(error.args[0])) from error
-    sys.path.insert(0, str(Path.cwd()))
-    try:
-        factory = load_factory(subject)
-        source = workload_named(workload)
-    except (AdapterError, ValueError) as error:
-        raise usage(str(error)) from error
-    except CannotServeError as error:
-        console.print(f"not applicable: {error}")
-        raise typer.Exit(UNKNOWN) from error
+    factory, source = loaded(subject, workload, console)
     world = enter(device)
-    reproduce = (
-        f"{command_of(world)} --subject {shlex.quote(subject)} --engine {engine} "
-        f"--workload {workload} --profile {profile} --seed {seed}"
-    )
+    if world.size > 1 and num_shards > 1:
+        raise usage("processes of torchrun are one run, required: --num-shards 1")
     context = Context("dspark", "counter", device, engine, seed, PROFILES[profile], source)
+    context = replace(context, shard=shard, shards=num_shards)
+    reproduce = command_of(world, context, subject)
     keep, combinations = save is not None, chosen_combinations(only or [])
     trial = Trial(
         factory, context, reproduce, ledger, keep, checks, combinations=combinations, world=world
@@ -138,8 +152,10 @@ def verify(
     else:
         threads = max(torch.get_num_threads() // jobs, 1)
         plain = (subject, workload, profile, device, engine, seed, alpha, reproduce, threads)
-        results = run_shared_out(trial, Order(*plain), jobs, console)
-    run = reports.Run(subject, workload, profile, engine, device, seed, reproduce)
+        results = run_shared_out(trial, Order(*plain, shard, num_shards), jobs, console)
+    names = [module.NAME for module in checks]
+    run = reports.Run(subject, workload, profile, engine, device, seed, reproduce, sources(trial))
+    run = replace(run, checks=names, shard=shard, shards=num_shards)
     report = reports.document(run, results, ledger, environment(device))
     if world.rank == 0:
         if json_file is not None:

@@ -1,5 +1,6 @@
 """The commands of a night: deep draws until it is decided, merge adds what several shards saw."""
 
+import json
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -11,13 +12,14 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from .judge import report as reports
 from .judge.budget import ALPHA, Ledger
 from .judge.context import PROFILES, Context
 from .judge.evidence import EvidenceError, store
 from .judge.loading import NAMED, AdapterError, CannotServeError, load_factory
 from .judge.night import Night, resumed, shard_only, together
-from .judge.report import COLOURS
 from .judge.sequential import BOUND, strongest
+from .judge.shards import Whole
 from .judge.stream import Stream, streams
 from .judge.trial import Trial, workload_named
 from .judge.verdict import Verdict, exit_code, worst
@@ -69,7 +71,7 @@ def draw(night: Night, found: Sequence[Stream], save: Callable[[], None], limit:
 def told(verdicts: Mapping[str, Verdict], alpha: float, console: Console) -> int:
     """Print one paragraph a case and the sum; the exit code."""
     for case, verdict in verdicts.items():
-        colour = COLOURS[verdict.outcome]
+        colour = reports.COLOURS[verdict.outcome]
         console.print(
             f"[{colour}]{verdict.outcome.value}[/]: {escape(case)}, {verdict.used:,} draws"
         )
@@ -78,7 +80,7 @@ def told(verdicts: Mapping[str, Verdict], alpha: float, console: Console) -> int
             console.print(f"  [cyan]sees: {escape(verdict.effect)}[/]")
     outcomes = [verdict.outcome for verdict in verdicts.values()]
     code = exit_code(outcomes)
-    colour, sum_of = COLOURS[worst(outcomes)], worst(outcomes).value
+    colour, sum_of = reports.COLOURS[worst(outcomes)], worst(outcomes).value
     console.print(
         f"[{colour}]{sum_of}[/]: false-alarm probability {alpha:.0e}, an equal part for each case "
         f"({len(outcomes)}); exit code {code}"
@@ -152,12 +154,48 @@ def deep(
     raise typer.Exit(told(seen, alpha, console))
 
 
+def format_of(path: Path) -> str:
+    """The format that a file names, '' when it names none."""
+    try:
+        found = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise EvidenceError(f"{path} cannot be read: {error}") from error
+    return str(found.get("format", "")) if isinstance(found, dict) else ""
+
+
+def of_reports(files: Sequence[Path]) -> bool:
+    """Whether the files are reports of verify; EvidenceError when only some of them are."""
+    kinds = {path: format_of(path) for path in files}
+    reported = [path for path in files if kinds[path] == reports.FORMAT]
+    if reported and len(reported) < len(files):
+        other = next(path for path in files if path not in reported)
+        raise EvidenceError(
+            f"{reported[0]} is a report of verify, the format of {other} is {kinds[other]!r}; "
+            f"required: files of one kind"
+        )
+    return bool(reported)
+
+
+def merge_reports(files: Sequence[Path], json_file: Path | None) -> int:
+    """Judge the sum of all shards of a verify, print it, and return the exit code."""
+    whole = Whole.of(files)
+    first = whole.reports[0]
+    found = whole.results()
+    report = reports.document(whole.run, found, whole.ledger, first["environment"])
+    if json_file is not None:
+        store(json_file, report)
+    reports.render(report, whole.run, Console())
+    return int(report["exit_code"])
+
+
 def merge(
-    files: Annotated[list[Path], typer.Argument(help="state files of deep, by shard or night")],
+    files: Annotated[list[Path], typer.Argument(help="states of deep, or reports of all shards")],
     json_file: Annotated[Path | None, typer.Option("--json", help="write sum and verdict")] = None,
 ) -> None:
-    """Add the evidence of several deep runs into one verdict. Exit codes as for verify."""
+    """Add what deep runs, or all shards of a verify, have seen. Exit codes as for verify."""
     try:
+        if of_reports(files):
+            raise typer.Exit(merge_reports(files, json_file))
         whole = together(files)
     except EvidenceError as error:
         raise usage(str(error)) from error

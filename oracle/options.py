@@ -25,6 +25,15 @@ def engine_and_device(engine: str) -> tuple[str, str]:
     return engine, "cuda" if engine == "cuda" else "cpu"
 
 
+def shard_named(shards: int, shard: int) -> int:
+    """The shard of a run: 1 to `shards`, or 0 where it is not divided."""
+    if shards == 1 and shard in (0, 1):
+        return 0
+    if not 1 <= shard <= shards:
+        raise usage(f"shard-id is {shard} of {shards}, required: 1 to {max(shards, 1)}")
+    return shard
+
+
 def chosen_combinations(only: list[str]) -> tuple[tuple[str, str], ...]:
     """The combinations named by --only, all when none is."""
     labels = {"dflash" if f == "dflash" else f"{f}/{d}": (f, d) for f, d in COMBINATIONS}

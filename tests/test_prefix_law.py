@@ -53,13 +53,19 @@ def along(plan: Plan, tokens: Counts, seed: int = 0) -> prefix_law.Along:
     return prefix_law.along(plan.setting, plan.inputs["x"], tokens, seed)
 
 
+def complaint(plan: Plan, tokens: Counts, seed: int = 0) -> str:
+    """What bank and scans object to in such blocks, at the alarm of the check."""
+    seen = along(plan, tokens, seed)
+    return prefix_law.complaint(seen.values, seen.bins, ALARM)
+
+
 def test_twenty_honest_runs_pass() -> None:
     """At a level of 1e-3 for each of 4 tables and 1e-2 for all else; three alarms have 1e-3."""
     plan, alarms = plan_of("vanilla"), 0
     for seed in range(20):
         seen = along(plan, sample(plan, seed, 2), seed)
-        alarms += any(fit.rejects for _, fit in prefix_law.fits(seen.u, 1e-3))
-        alarms += bool(prefix_law.complaint(seen, 1e-2))
+        alarms += any(fit.rejects for _, fit in prefix_law.fits(seen.bins, 1e-3))
+        alarms += bool(prefix_law.complaint(seen.values, seen.bins, 1e-2))
     assert alarms <= 2
 
 
@@ -70,8 +76,10 @@ def test_a_temperature_off_by_a_tenth_is_found(markov: str) -> None:
     for tilt in (0.1, -0.1):
         seen = along(plan, sample(plan, 5, 10, tilt))
         assert prefix_law.smallest_tilt(seen.spread, ALARM) < 0.1
-        assert f"likest fault: T {100 * tilt:+g} %" in prefix_law.complaint(seen, ALARM)
-    assert prefix_law.complaint(along(plan, sample(plan, 5, 10)), ALARM) == ""
+        assert f"likest fault: T {100 * tilt:+g} %" in prefix_law.complaint(
+            seen.values, seen.bins, ALARM
+        )
+    assert complaint(plan, sample(plan, 5, 10)) == ""
 
 
 def test_a_temperature_is_found_as_often_as_stated() -> None:
@@ -79,7 +87,7 @@ def test_a_temperature_is_found_as_often_as_stated() -> None:
     plan = plan_of("vanilla")
     stated = prefix_law.smallest_tilt(along(plan, sample(plan, 0, 4)).spread, ALARM)
     hits = [
-        [bool(prefix_law.complaint(along(plan, sample(plan, s, 4, tilt)), ALARM)) for s in range(n)]
+        [bool(complaint(plan, sample(plan, s, 4, tilt))) for s in range(n)]
         for tilt, n in ((stated, 20), (stated / 2, 5))
     ]
     assert sum(hits[0]) > 17
@@ -90,9 +98,9 @@ def test_a_heavy_tile_is_found_without_a_member_for_it() -> None:
     """Ids from 512 on scaled: bins in order of id see it, at both levels."""
     plan = plan_of("vanilla")
     seen = along(plan, sample(plan, 6, 10, lift=0.5))
-    first = dict(prefix_law.fits(seen.u, LEVEL_MIN))["tokens in order of id"]
+    first = dict(prefix_law.fits(seen.bins, LEVEL_MIN))["tokens in order of id"]
     assert first.rejects
-    assert "in order of id" in prefix_law.complaint(seen, ALARM)
+    assert "in order of id" in prefix_law.complaint(seen.values, seen.bins, ALARM)
 
 
 def test_pairs_are_independent_and_in_order() -> None:
@@ -101,9 +109,11 @@ def test_pairs_are_independent_and_in_order() -> None:
     pairs = (prefix_law.consecutive(marks * 0 + np.array([0, 0.25, 0.5, 0.75])) * 64).astype(int)
     assert sorted(pairs.tolist()) == [0 * 8 + 2] * 3 + [2 * 8 + 4] * 3 + [4 * 8 + 6] * 3
     u = np.random.default_rng(3).random((8, 512, 4))
-    assert not any(f.rejects for _, f in prefix_law.fits({"probability": u, "id": u}, 1e-3))
+    assert not any(
+        f.rejects for _, f in prefix_law.fits(prefix_law.binned({"probability": u, "id": u}), 1e-3)
+    )
     u[..., 1] = np.where(u[..., 3] < 0.2, u[..., 0], u[..., 1])
-    found = dict(prefix_law.fits({"probability": u, "id": u}, LEVEL_MIN))
+    found = dict(prefix_law.fits(prefix_law.binned({"probability": u, "id": u}), LEVEL_MIN))
     assert found["consecutive tokens in order of id"].rejects
     assert not found["tokens in order of id"].rejects
 

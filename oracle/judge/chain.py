@@ -8,6 +8,7 @@ law.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from statistics import NormalDist
 
 import numpy as np
 import torch
@@ -15,6 +16,7 @@ import torch
 from ..reference import choice, law, logits
 from .bank import Member, member, normalised, tilted
 from .binding import bound_head
+from .binomial import MISS
 from .protocol import Setting, Tensors
 from .significance import Counts, Floats
 
@@ -22,6 +24,8 @@ TILT_LAST = 0.05
 BIAS_SCALES = (0.95, 1.05)
 # How much of a step copies the token before it in the member of shared noise.
 COPIES = 0.2
+# Of a standard normal law, at a miss of MISS.
+QUANTILE = NormalDist().inv_cdf(1 - MISS)
 
 
 @dataclass(frozen=True)
@@ -223,3 +227,27 @@ def counted(laws: Chain, tokens: Counts, turn: int = 0) -> Counts:
         found.append(np.bincount(cells, minlength=size * vocabulary).reshape(-1, vocabulary))
         prefix = prefix * vocabulary + tokens[:, :, k]
     return np.concatenate(found)
+
+
+def blocks_for(one: Member, law: Floats, how_many: int, alarm: float, linked: int) -> int:
+    """Blocks at which one member's fault is found, when how_many members are averaged.
+
+    law [contexts, V] adds up to K. A fault that hits a block hits several of its steps, whose log
+    ratios then rise together: the variance of `linked` of them is taken as if they were one.
+    """
+    faulty = law * np.exp(one.log_ratio)
+    drift = float((faulty * one.log_ratio).sum())
+    noise = QUANTILE * math.sqrt(linked * float((faulty * one.log_ratio**2).sum()))
+    goal = math.log(how_many / alarm)
+    return math.ceil(((noise + math.sqrt(noise**2 + 4 * drift * goal)) / (2 * drift)) ** 2)
+
+
+def smallest(needed: Callable[[float], int], blocks: int) -> float:
+    """The smallest fault, up to 1, that is found in so many blocks; infinite when none is."""
+    low, high = 1e-4, 1.0
+    if needed(0.999) > blocks:
+        return math.inf
+    while high / low > 1.02:
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if needed(middle) <= blocks else (middle, high)
+    return high

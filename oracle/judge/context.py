@@ -149,6 +149,7 @@ class Context:
 
     buffers: name -> role, of a subject of this combination, empty without BUFFERS.
     rank, ranks: of the processes that judge together.
+    shard, shards: which of several runs that are added up later; shard 0 of 1 is a whole run.
     """
 
     family: str
@@ -162,6 +163,12 @@ class Context:
     buffers: Mapping[str, str] = field(default_factory=dict)
     rank: int = 0
     ranks: int = 1
+    shard: int = 0
+    shards: int = 1
+
+    def part(self, draws: int) -> int:
+        """This shard's part of what the whole run draws; no part is smaller than it must be."""
+        return -(-draws // self.shards)
 
     @property
     def label(self) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from . import significance
-from .bank import log_values, mean_log, members, never_drawn, rejects, smallest_tilt
+from .bank import Member, log_values, mean_log, members, never_drawn, rejects, smallest_tilt
 from .scan import Finding, scan, smallest_mass
 from .significance import STAGES, Counts, Fit, Floats, Pools
 
@@ -112,6 +112,11 @@ def conditional(law: Floats) -> tuple[Floats, Floats]:
     weights = law.sum(axis=1)
     with np.errstate(divide="ignore"):
         return weights, np.log(law / np.where(weights > 0, weights, 1.0)[:, None])
+
+
+def bank_of(table: Table) -> tuple[Member, ...]:
+    """The known faults of a table's law."""
+    return members(conditional(table.law)[1], table.logits, table.temperature)
 
 
 def judge(table: Table, stage: int, alarm: float) -> Goodness:

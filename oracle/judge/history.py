@@ -23,6 +23,7 @@ class History:
 
     events: mappings with the key 'verb' (a command name in lower case) and what was observed.
     error: text of what the subject raised, empty when it raised nothing.
+    sums: by stage, what a statistical check counted, as in the schema of a report.
     """
 
     check: str
@@ -37,6 +38,7 @@ class History:
     stages: int = 1
     error: str = ""
     rank: int = 0
+    sums: dict[str, Any] = field(default_factory=dict)
 
     def of(self, *verbs: str) -> list[dict[str, Any]]:
         """The events of these verbs, in order."""

@@ -34,12 +34,15 @@ class Order:
     alpha: float
     reproduce: str
     threads: int = 1
+    shard: int = 0
+    shards: int = 1
 
     def trial(self) -> Trial:
         """The run, in this process."""
         source = workload_named(self.workload)
         profile = PROFILES[self.profile]
         context = Context("dspark", "counter", self.device, self.engine, self.seed, profile, source)
+        context = replace(context, shard=self.shard, shards=self.shards)
         return Trial(load_factory(self.subject), context, self.reproduce, Ledger(self.alpha))
 
 

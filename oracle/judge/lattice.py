@@ -87,6 +87,8 @@ class Tally:
     """Counts over noise values, added block by block.
 
     improper: values that are not finite and positive; they are in no other count.
+    equal, pairs: equal pairs and all pairs, of tallies that were added up from others: equal
+    values are looked for within each of them.
     """
 
     count: int = 0
@@ -96,6 +98,8 @@ class Tally:
     seen: dict[int, int] = field(default_factory=lambda: dict.fromkeys(GRIDS, 0))
     near: dict[int, int] = field(default_factory=lambda: dict.fromkeys(GRIDS, 0))
     sample: list[Floats] = field(default_factory=list)
+    equal: int = 0
+    pairs: int = 0
 
     def add(self, e: Floats, sampled: int = PAIRED) -> None:
         """Count values; the first `sampled` of them are kept for equal pairs."""
@@ -165,10 +169,16 @@ def finest_grid(values: int, alarm: float) -> int:
 
 def pairs_p(tally: Tally, lattice: Lattice) -> tuple[float, int]:
     """P value of the number of equal pairs, upper tail of a Poisson law, and that number."""
+    equal, pairs = equal_pairs(tally)
+    return float(stats.poisson.sf(equal - 1, lattice.repeat * pairs)), equal
+
+
+def equal_pairs(tally: Tally) -> tuple[int, int]:
+    """How many pairs of values are equal, and how many pairs there are."""
     values = tally.paired
     _, times = np.unique(values, return_counts=True)
     equal = int((times * (times - 1) // 2).sum())
-    return float(stats.poisson.sf(equal - 1, expected_pairs(len(values), lattice))), equal
+    return tally.equal + equal, tally.pairs + len(values) * (len(values) - 1) // 2
 
 
 def expected_pairs(values: int, lattice: Lattice) -> float:

@@ -19,7 +19,7 @@ from .binding import bound_head
 from .chain import BIAS_SCALES
 from .protocol import Setting, Tensors
 from .scan import Finding, scan
-from .significance import MISS, Counts, Fit, Floats, equal_bins, noncentrality
+from .significance import MISS, Counts, Fit, Floats, equal_counts, noncentrality
 from .transform import transformed
 
 ORDERS = ("probability", "id")
@@ -55,6 +55,11 @@ class Along:
     values: Floats
     spread: float
     u: Mapping[str, Floats]
+
+    @property
+    def bins(self) -> dict[str, Counts]:
+        """Draws by FINE bins, and pairs of consecutive steps by cells, in each order."""
+        return binned(self.u)
 
 
 @dataclass(frozen=True)
@@ -167,34 +172,45 @@ def consecutive(u: Floats) -> Floats:
     return (np.concatenate(parts) + 0.5) / SIDE**2
 
 
-def fits(u: Mapping[str, Floats], level: float) -> list[tuple[str, Fit]]:
-    """G of the transform over equal bins, and of its consecutive pairs, in each order."""
-    found = []
+def tokens_in(order: str) -> str:
+    """The name of the bins of all draws in an order."""
+    return f"tokens in order of {order}"
+
+
+def binned(u: Mapping[str, Floats]) -> dict[str, Counts]:
+    """Draws by FINE bins of the transform, and pairs of consecutive steps by cells, by name."""
+    found = {}
     for order in ORDERS:
-        bins = equal_bins(u[order].ravel(), BINS, level)
-        found.append((f"tokens in order of {order}", bins))
-        pairs = equal_bins(consecutive(u[order]), SIDE**2, level)
-        found.append((f"consecutive tokens in order of {order}", pairs))
+        fine = (u[order].ravel() * FINE).astype(np.int64)
+        found[tokens_in(order)] = np.bincount(fine, minlength=FINE)
+        pairs = (consecutive(u[order]) * SIDE**2).astype(np.int64)
+        found[f"consecutive {tokens_in(order)}"] = np.bincount(pairs, minlength=SIDE**2)
     return found
 
 
-def scans(u: Mapping[str, Floats], alarm: float) -> list[tuple[str, Finding]]:
+def fits(bins: Mapping[str, Counts], level: float) -> list[tuple[str, Fit]]:
+    """G of the transform over BINS bins, and of its consecutive pairs, in each order."""
+    return [
+        (name, equal_counts(counts.reshape(BINS, -1).sum(axis=1), level))
+        for name, counts in bins.items()
+    ]
+
+
+def scans(bins: Mapping[str, Counts], alarm: float) -> list[tuple[str, Finding]]:
     """FINE bins of the transform in each order against the uniform law, `alarm` for each."""
     law = np.full(FINE, 1.0 / FINE)
-    binned = {order: (u[order].ravel() * FINE).astype(np.int64) for order in ORDERS}
-    counts = {order: np.bincount(binned[order], minlength=FINE) for order in ORDERS}
-    return [(order, scan(law, counts[order], alarm)) for order in ORDERS]
+    return [(order, scan(law, bins[tokens_in(order)], alarm)) for order in ORDERS]
 
 
-def complaint(seen: Along, alarm: float) -> str:
+def complaint(values: Floats, bins: Mapping[str, Counts], alarm: float) -> str:
     """What the bank or a scan shows, or ''; exact, half of `alarm` each."""
-    if rejects(seen.values, alarm / 2):
+    if rejects(values, alarm / 2):
         return (
             f"draws do not follow the chain of laws: likelihood ratio exp("
-            f"{mean_log(seen.values):.4g}) over the bank, required below {2 / alarm:.2g}; likest "
-            f"fault: {MEMBERS[int(seen.values.argmax())]}"
+            f"{mean_log(values):.4g}) over the bank, required below {2 / alarm:.2g}; likest "
+            f"fault: {MEMBERS[int(values.argmax())]}"
         )
-    for order, found in scans(seen.u, alarm / 2 / SCANS):
+    for order, found in scans(bins, alarm / 2 / SCANS):
         if found.rejects:
             first, last = found.first / FINE, (found.last + 1) / FINE
             return (

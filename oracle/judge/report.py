@@ -18,7 +18,7 @@ from .checks import ALL
 from .trial import Result
 from .verdict import Outcome, exit_code, worst
 
-FORMAT = "draftproof-report-1"
+FORMAT = "draftproof-report-2"
 SCHEMA = Path(__file__).parents[1] / "schema" / "report.json"
 COLOURS = {
     Outcome.HOLDS: "green",
@@ -32,7 +32,11 @@ SHORT = {Outcome.NOT_APPLICABLE: "n/a"}
 
 @dataclass(frozen=True)
 class Run:
-    """What was run, as printed and stored: plain values."""
+    """What was run, as printed and stored: plain values.
+
+    shard 0 is all of them: a whole run, or the sum of its shards. checks: those asked for. source:
+    digests of the sampler's and the judge's files.
+    """
 
     subject: str
     workload: str
@@ -41,6 +45,10 @@ class Run:
     device: str
     seed: int
     reproduce: str
+    source: str = ""
+    checks: Sequence[str] = ()
+    shard: int = 0
+    shards: int = 1
 
 
 def plain(value: Any) -> Any:
@@ -69,6 +77,9 @@ def case_document(result: Result) -> dict[str, Any]:
         "smallest_detectable_effect": verdict.effect,
         "seconds": round(result.seconds, 4),
         "evidence": plain(verdict.evidence),
+        "place": list(result.place),
+        "seeds": list(result.seeds),
+        "sums": dict(result.sums),
     }
 
 
@@ -90,8 +101,25 @@ def summary(check: Any, results: Sequence[Result]) -> dict[str, Any]:
     }
 
 
+def served(results: Sequence[Result]) -> dict[str, dict[str, Any]]:
+    """What the subject can do in each combination of which a case was played."""
+    return {
+        context.label: {
+            "family": context.family,
+            "dialect": context.dialect,
+            "abilities": list(context.abilities),
+            "buffers": dict(context.buffers),
+        }
+        for context in (result.context for result in results)
+        if context is not None
+    }
+
+
 def document(
-    run: Run, results: Sequence[Result], ledger: Ledger, environment: Mapping[str, Any]
+    run: Run,
+    results: Sequence[Result],
+    ledger: Ledger,
+    environment: Mapping[str, Any],
 ) -> dict[str, Any]:
     """The whole report as JSON, validated against its schema."""
     outcomes = [r.verdict.outcome for r in results]
@@ -102,12 +130,13 @@ def document(
     ]
     report = {
         "format": FORMAT,
-        "run": vars(run),
+        "run": {**vars(run), "checks": list(run.checks)},
         "verdict": worst(outcomes).value,
         "exit_code": exit_code(outcomes),
         "alpha": ledger.alpha,
         "alarm_spent": dict(ledger.spent),
         "environment": plain(environment),
+        "served": served(results),
         "counts": {outcome.value: outcomes.count(outcome) for outcome in Outcome},
         "checks": by_check,
     }
@@ -184,9 +213,11 @@ def not_run(report: Mapping[str, Any]) -> Iterable[str]:
 def render(report: Mapping[str, Any], run: Run, console: Console) -> None:
     """Print header, table, failures, what did not run, and the sum."""
     where = report["environment"].get("gpu", report["environment"]["machine"])
+    part = f", shard {run.shard} of {run.shards}" if run.shard else ""
+    done = "merge" if run.shards > 1 and not run.shard else "verify"
     console.print(
-        f"[bold]draftproof verify[/] {escape(run.subject)} on {run.device} ({where}), engine "
-        f"{run.engine}, workload {run.workload}, profile {run.profile}, seed {run.seed}, "
+        f"[bold]draftproof {done}[/] {escape(run.subject)} on {run.device} ({where}), engine "
+        f"{run.engine}, workload {run.workload}, profile {run.profile}, seed {run.seed}{part}, "
         f"torch {report['environment']['torch']}"
     )
     console.print(table(report))

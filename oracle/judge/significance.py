@@ -186,14 +186,14 @@ def pairs_seen(pairs: int, rate: float, alarm: float, miss: float = 0.05) -> flo
     return 1.0 if missed(1.0) > 0 else float(optimize.brentq(missed, 0.0, 1.0))
 
 
-def equal_bins(u: Floats, bins: int, level: float) -> Fit:
-    """Decide whether values in [0, 1) are uniform: G over `bins` equal bins."""
-    counts = np.bincount((u * bins).astype(np.int64), minlength=bins).astype(np.int64)
-    return fit(pool(np.full(bins, 1.0 / bins), len(u)), counts, level)
+def equal_counts(counts: Counts, level: float) -> Fit:
+    """Decide whether cells are equally likely, by their counts [cells]."""
+    cells = len(counts)
+    return fit(pool(np.full(cells, 1.0 / cells), int(counts.sum())), counts, level)
 
 
 def smallest_shift(draws: int, bins: int, level: float, miss: float = MISS) -> float:
-    """Smallest share of draws moved into one of `bins` equal bins that `equal_bins` finds.
+    """Smallest share of draws moved into one of `bins` equal bins that `equal_counts` finds.
 
     The Pearson distance of such a shift is share^2 (bins - 1).
     """

@@ -4,7 +4,7 @@ A chunk is known by its number. Its seed and its size are functions of that numb
 chunks of several shards are the chunks of one long run, and one that is drawn again is the same.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,8 +12,9 @@ import numpy as np
 import torch
 
 from ..reference import law as laws
-from .bank import Member, log_values
-from .checks import draft_law, lossless
+from . import exported
+from .bank import log_values
+from .checks import claim, draft_law, lossless
 from .context import Context, Size
 from .drive import Driver
 from .environment import environment
@@ -50,6 +51,8 @@ class Kind:
     run           the commands of one replay
     table         the law of a plan; counts: the observed cells, in the shape of that table
     fault         a sentence when something was drawn that no correct sampler draws, else ''
+    exported      of laws that are known from the outputs alone, [draws, V] a read: their logarithm,
+                  and the tokens [draws]; the bank is then read on them, not on the counts
     """
 
     check: str
@@ -59,6 +62,7 @@ class Kind:
     table: Callable[[History], Table]
     counts: Callable[[History], Counts]
     fault: Callable[[History], str]
+    exported: Callable[[History], Iterator[tuple[Floats, Counts]]] | None = None
 
 
 def draft_plan(context: Context) -> Plan:
@@ -119,6 +123,22 @@ def committed_fault(history: History) -> str:
     return ""
 
 
+def claim_plan(context: Context) -> Plan:
+    """The case of claim."""
+    return claim.plans(context)[0]
+
+
+def claim_table(history: History) -> Table:
+    """The transform of a token under its exported law is uniform, whatever that law was."""
+    del history
+    return Table(np.full((1, claim.BINS), -np.log(claim.BINS)), np.ones(1))
+
+
+def claim_fault(history: History) -> str:
+    """Whether a token is no id, or one that its exported law excludes, or there is no law."""
+    return draft_fault(history) or exported.fault(history)
+
+
 BLOCK: tuple[Command, ...] = (Replay(redraw=False), Read())
 KINDS = (
     Kind("draft_law", ("DRAWS",), draft_plan, BLOCK, draft_table, draft_counts, draft_fault),
@@ -130,6 +150,16 @@ KINDS = (
         committed_table,
         committed_counts,
         committed_fault,
+    ),
+    Kind(
+        "claim",
+        ("DRAWS", "CLAIMS"),
+        claim_plan,
+        BLOCK,
+        claim_table,
+        exported.counts,
+        claim_fault,
+        exported.laws,
     ),
 )
 
@@ -165,7 +195,12 @@ class Stream:
         self.case = f"{kind.check}, {context.label}"
         self.plan, self.table = widest(kind, context, self.case)
         heat = float(self.plan.inputs["x"]["temperature"][0])
-        self.bank: tuple[Member, ...] = bank_of(self.table.log_law, heat, effect)
+        log_law, self.effect = self.table.log_law, effect
+        if kind.exported:
+            # Rows differ in T, and names of members depend on V alone.
+            vocabulary = self.plan.setting["vocabulary"]
+            log_law, heat = np.full((1, vocabulary), -np.log(vocabulary)), 1.0
+        self.bank = bank_of(log_law, heat, effect)
         self.members = tuple(member.name for member in self.bank)
         self.digest = digest_of(self.table.log_law)
         self.name = f"{name}, engine {context.engine} on {context.device}"
@@ -193,6 +228,15 @@ class Stream:
             self.subject = build(self.trial.factory, placed({**self.plan.setting, "seed": seed}))
         return self.subject
 
+    def along(self, history: History) -> Floats:
+        """Log e-values of a batch, draw by draw, where each draw brings its own law."""
+        found = np.zeros(len(self.bank))
+        for log_law, tokens in self.kind.exported(history) if self.kind.exported else ():
+            counts = np.zeros(log_law.shape, dtype=np.int64)
+            counts[np.arange(len(tokens)), tokens] = 1
+            found += log_values(counts, bank_of(log_law, 1.0, self.effect))
+        return found
+
     def chunk(self, number: int) -> Evidence | Verdict:
         """Draw a chunk: its evidence, or the verdict when the subject raised or drew no id."""
         seed = self.seed(number)
@@ -201,6 +245,7 @@ class Stream:
         except Exception as error:  # noqa: BLE001 - whatever a subject raises is its verdict
             return errored(f"building it raised {type(error).__name__}: {error}")
         total = np.zeros(self.table.log_law.shape, dtype=np.int64)
+        along = np.zeros(len(self.bank))
         commands: tuple[Command, ...] = (Reseed(seed), Load("x"))
         for batch in range(batches_of(number)):
             purpose = seed_of(
@@ -216,9 +261,10 @@ class Stream:
             if wrong:
                 return violated(wrong, int(total.sum()), "draws")
             total += self.kind.counts(history)
+            along += self.along(history)
             commands = (Load("x"),)
         law = Law(self.context.seed, self.digest, total)
-        values = on_grid(log_values(total, self.bank))
+        values = on_grid(along if self.kind.exported else log_values(total, self.bank))
         return Evidence(
             self.case, self.name, self.versions, self.members, values, (law,), frozenset({seed})
         )

@@ -1,7 +1,7 @@
 """Abilities to plans, plans to histories, histories to verdicts."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import ModuleType
 from typing import Any
@@ -20,6 +20,7 @@ from .merge import World, added, merged
 from .protocol import Factory, Setting, Subject
 from .script import Plan
 from .seeds import seed_of
+from .sums import Sums, documents
 from .verdict import Pending, Verdict, errored, not_applicable, unknown
 
 ALONE = "one process: start it with torchrun --nproc-per-node 2 -m oracle verify"
@@ -28,7 +29,11 @@ COMBINATIONS = (("dflash", "none"), ("dspark", "race"), ("dspark", "counter"))
 
 @dataclass(frozen=True)
 class Result:
-    """One check on one case: what was answered, how long it took, and what was seen."""
+    """One check on one case: what was answered, how long it took, and what was seen.
+
+    sums: by stage, what a statistical check counted. seeds: of its noise. place: the number of the
+    case among those planned, and how many those are. context: what the case was planned for.
+    """
 
     check: str
     combination: str
@@ -36,6 +41,10 @@ class Result:
     verdict: Verdict
     seconds: float
     history: History | None = None
+    sums: Mapping[str, Any] = field(default_factory=dict)
+    seeds: tuple[int, ...] = ()
+    place: tuple[int, int] = (0, 1)
+    context: Context | None = None
 
 
 @dataclass
@@ -107,13 +116,18 @@ class Trial:
         if not plans:
             verdict = not_applicable("it needs designed input: run it with --workload synthetic")
             yield Result(check.NAME, context.label, "-", verdict, 0.0)
-        for plan in plans:
+        for number, plan in enumerate(plans):
+            if not mine(check, number, context):
+                continue
             start = time.perf_counter()
             case = self.case_of_ranks if over_ranks else self.case
             history, verdict = case(check, plan, context)
             seconds = time.perf_counter() - start
             kept = history if self.keep else None
-            yield Result(check.NAME, context.label, plan.case, verdict, seconds, kept)
+            sums = history.sums if history else {}
+            seeds = (seeded(plan, context).setting["seed"],) if sums else ()
+            found = (verdict, seconds, kept, sums, seeds, (number, len(plans)), context)
+            yield Result(check.NAME, context.label, plan.case, *found)
 
     def case(
         self, check: ModuleType, plan: Plan, context: Context
@@ -129,12 +143,13 @@ class Trial:
         history = self.opened(plan, subject, context)
         driver = Driver(subject, plan, history)
         self.play(driver, history, plan.commands)
-        verdict = judged(check, history, self.ledger)
-        if isinstance(verdict, Pending):
+        only = context if context.shards > 1 else None
+        verdict = judged(check, history, self.ledger, only)
+        if isinstance(verdict, Pending) or (only and plan.confirm and history.sums):
             history.stages = 2
             history.events.append({"verb": "stage", "reason": verdict.reason})
             self.play(driver, history, plan.confirm)
-            verdict = judged(check, history, self.ledger)
+            verdict = judged(check, history, self.ledger, only)
         if isinstance(verdict, Pending):
             return history, unknown(f"stage two did not decide: {verdict.reason}")
         return history, verdict
@@ -207,7 +222,7 @@ class Trial:
 def seeded(plan: Plan, context: Context) -> Plan:
     """The plan with the noise seed of its case: no two cases of a run share their noise."""
     case = f"{context.label}: {plan.case}"
-    seed = seed_of(plan.check, case, "subject", run=context.seed)
+    seed = seed_of(plan.check, case, "subject", shard=context.shard, run=context.seed)
     return replace(plan, setting={**plan.setting, "seed": seed})
 
 
@@ -219,16 +234,46 @@ def placed(setting: Setting) -> dict[str, Any]:
     }
 
 
-def judged(check: ModuleType, history: History, ledger: Ledger) -> Verdict | Pending:
-    """One check's answer on a history; an error of the subject comes first."""
+def counts(check: ModuleType) -> bool:
+    """Whether a check decides on sums of draws alone, so that shards of it can be added."""
+    return hasattr(check, "gathered")
+
+
+def mine(check: ModuleType, number: int, context: Context) -> bool:
+    """Whether this shard plays case `number` of a check.
+
+    All shards share the draws of what is counted; a case of another check is played by one.
+    """
+    if context.shards == 1 or counts(check):
+        return True
+    turn = number + ALL.index(check) + COMBINATIONS.index((context.family, context.dialect))
+    return turn % context.shards == context.shard - 1
+
+
+def judged(
+    check: ModuleType, history: History, ledger: Ledger, only: Context | None = None
+) -> Verdict | Pending:
+    """One check's answer on a history; an error of the subject comes first.
+
+    only: of a shard, whose sums are kept and decide nothing by chance.
+    """
     if history.error:
         return errored(history.error)
     if history.description["stages"] not in ARITHMETIC:
         return errored(
             f"stages are {history.description['stages']!r}, required: one of {sorted(ARITHMETIC)}"
         )
-    answer: Verdict | Pending = check.check(history, ledger)
-    return answer
+    if not counts(check):
+        answer: Verdict | Pending = check.check(history, ledger)
+        return answer
+    seen: Sums | Verdict = check.gathered(history)
+    if isinstance(seen, Verdict):
+        return seen
+    history.sums[str(history.stages)] = documents(seen)
+    if only is not None:
+        return unknown(f"counted by shard {only.shard} of {only.shards}: draftproof merge decides")
+    decided: Verdict | Pending = check.decided(history, seen, ledger)
+    return decided
 
 
 def judge_again(history: History, ledger: Ledger) -> Verdict:

@@ -39,7 +39,8 @@ TABLE = {
     "oracle/judge/binomial.py": "numpy scipy .judge.significance",
     "oracle/judge/transform.py": "torch",
     "oracle/judge/chain.py": "torch numpy .reference.* .judge.bank .judge.binding "
-    ".judge.protocol .judge.significance",
+    ".judge.binomial .judge.protocol .judge.significance",
+    "oracle/judge/sums.py": "numpy .judge.bank .judge.evidence .judge.significance",
     "oracle/judge/prefix_law.py": "torch numpy .reference.* .judge.bank .judge.binding "
     ".judge.chain .judge.protocol .judge.scan .judge.significance .judge.transform",
     "oracle/judge/budget.py": "",
@@ -63,7 +64,10 @@ TABLE = {
     "oracle/judge/attribution.py": "torch .judge.margin .judge.coupling .judge.protocol",
     "oracle/judge/trial.py": "torch .judge.protocol .judge.script .judge.drive .judge.history "
     ".judge.context .judge.checks .judge.margin .judge.budget .judge.verdict .judge.loading "
-    ".judge.environment .judge.merge .judge.seeds .workloads.*",
+    ".judge.environment .judge.merge .judge.seeds .judge.sums .workloads.*",
+    "oracle/judge/shards.py": "jsonschema .judge.budget .judge.checks .judge.context "
+    ".judge.evidence .judge.history .judge.loading .judge.report .judge.script .judge.sums "
+    ".judge.trial .judge.verdict",
     "oracle/judge/crew.py": "",
     "oracle/judge/jobs.py": "torch .judge.budget .judge.checks .judge.context .judge.crew "
     ".judge.loading .judge.trial .judge.verdict",
@@ -80,9 +84,12 @@ TABLE = {
     ".judge.verdict",
     "oracle/judge/night.py": ".judge.evidence .judge.sequential .judge.stream .judge.verdict",
     "oracle/judge/stream.py": "torch numpy .reference.law .judge.bank .judge.checks "
-    ".judge.checks.draft_law .judge.checks.lossless .judge.context .judge.drive "
+    ".judge.checks.claim .judge.checks.draft_law .judge.checks.lossless .judge.context "
+    ".judge.drive .judge.exported "
     ".judge.environment .judge.evidence .judge.history .judge.loading .judge.script .judge.seeds "
     ".judge.sequential .judge.significance .judge.trial .judge.verdict",
+    "oracle/judge/exported.py": "numpy torch .judge.checks.claim .judge.history "
+    ".judge.significance",
     "oracle/judge/loading.py": ".judge.protocol .judge.verdict <dynamic>",
     "oracle/judge/continuity.py": "torch",
     "oracle/judge/environment.py": "torch",
@@ -92,7 +99,7 @@ TABLE = {
     ".judge.context .judge.coupling .judge.goodness .judge.walk .judge.attribution "
     ".judge.continuity .judge.merge .judge.parity .judge.seeds .judge.bank .judge.scan "
     ".judge.chain .judge.lattice .judge.transform .judge.binding .judge.binomial "
-    ".judge.prefix_law "
+    ".judge.prefix_law .judge.sums "
     ".judge.checks.sampling .judge.checks.gates .workloads.synthetic",
     "oracle/subjects/__init__.py": "",
     "oracle/subjects/reference.py": "torch numpy .reference.* .judge.protocol .judge.binding",

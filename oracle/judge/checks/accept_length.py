@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from ...reference import choice, committed, draft, filters, law, logits
+from .. import sums
 from ..binomial import log_both, rate_seen
 from ..budget import ALPHA, SHARES, Ledger
 from ..context import Context, as_inputs, constant
@@ -55,8 +56,10 @@ def plan(context: Context, rule: str) -> Plan:
     }
     read = Read(only=("tokens",))
     run: tuple[Command, ...] = (Replay(redraw=False), read, Accept("target", rule))
-    replays = max(REPLAYS_MIN, -(-blocks_needed(context, setting, inputs, rule) // rows))
-    return Plan(NAME, f"rule {rule}", setting, inputs, (Load("x"), *run * replays))
+    blocks = context.part(blocks_needed(context, setting, inputs, rule))
+    replays = max(REPLAYS_MIN, -(-blocks // rows))
+    notes = {"rule": rule}
+    return Plan(NAME, f"rule {rule}", setting, inputs, (Load("x"), *run * replays), notes=notes)
 
 
 def plans(context: Context) -> list[Plan]:
@@ -126,6 +129,12 @@ def lengths_law(
     return reached, gone_on
 
 
+def rule_of(history: History) -> str:
+    """The rule of a case: as it was planned, or as it was played where no note tells it."""
+    noted = history.notes.get("rule")
+    return str(noted if noted is not None else history.of("accept")[0]["rule"])
+
+
 def observed(tokens: Counts, lengths: Counts, vocabulary: int, i: int) -> tuple[Counts, Counts]:
     """Blocks that committed i tokens or more, by these tokens, and those of them that went on.
 
@@ -139,8 +148,8 @@ def observed(tokens: Counts, lengths: Counts, vocabulary: int, i: int) -> tuple[
     return reached, np.bincount(code[lengths > i], minlength=cells).reshape(shape)
 
 
-def check(history: History, ledger: Ledger) -> Verdict:
-    """Exact two-sided binomials: all blocks, and blocks with the same tokens so far."""
+def gathered(history: History) -> sums.Sums | Verdict:
+    """Blocks by their tokens so far, and those that went on; what cannot be is a verdict."""
     events = history.of("accept")
     tokens = torch.cat([event["commit"]["out_tokens"] for event in events]).numpy()
     lengths = torch.cat([event["commit"]["commit_len"] for event in events]).numpy()
@@ -151,13 +160,30 @@ def check(history: History, ledger: Ledger) -> Verdict:
     inside = np.arange(drafts + 1) < lengths[:, None]
     if ((tokens < 0) | (tokens >= vocabulary))[inside].any():
         return violated("committed tokens lie outside the vocabulary", used, unit="blocks")
-    alarm = alarm_of(ledger.alpha)
+    laws = lengths_law(history.setting, history.inputs, rule_of(history))
+    found = []
+    for i, law_of in enumerate(zip(*laws, strict=True), 1):
+        both = np.stack(observed(tokens, lengths, vocabulary, i))
+        what = "[reached this length, went on beyond it] by the tokens so far"
+        found.append(sums.table(f"length {i}", what, np.stack(law_of), both))
+    return tuple(found)
+
+
+def check(history: History, ledger: Ledger) -> Verdict:
+    """Exact two-sided binomials: all blocks, and blocks with the same tokens so far."""
+    seen = gathered(history)
+    return seen if isinstance(seen, Verdict) else decided(history, seen, ledger)
+
+
+def decided(history: History, seen: sums.Sums, ledger: Ledger) -> Verdict:
+    """The answer to counts, wherever they were drawn."""
+    alarm, used, drafts = alarm_of(ledger.alpha), int(seen[0].counts[0].sum()), len(seen)
     ledger.take(LEDGER, alarm)
     each = alarm / (2 * drafts)
     changes = []
-    laws = lengths_law(history.setting, history.inputs, events[0]["rule"])
-    for i, (here, on) in enumerate(zip(*laws, strict=True), 1):
-        reached, gone_on = observed(tokens, lengths, vocabulary, i)
+    laws = lengths_law(history.setting, history.inputs, rule_of(history))
+    for i, (here, on, one) in enumerate(zip(*laws, seen, strict=True), 1):
+        reached, gone_on = one.counts
         total = int(gone_on.sum())
         whole = float(on.sum())
         log_p = float(log_both(np.array(total), np.array(used), np.array(whole)))
@@ -185,5 +211,5 @@ def check(history: History, ledger: Ledger) -> Verdict:
     if not math.isfinite(max(changes)):
         return unknown("no change of the accepted length would have been seen", used)
     effect = f"a length reached {100 * max(changes):.2g} % too often or too rarely (95 %)"
-    mean = f"{lengths.mean():.3f} tokens a block"
+    mean = f"{1 + sum(int(one.counts[1].sum()) for one in seen) / used:.3f} tokens a block"
     return holds(f"lengths follow the law of the rule: {mean}", used, effect, "blocks")

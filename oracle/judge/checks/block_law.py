@@ -1,18 +1,17 @@
 """The law of a block given its context: requests that differ, vocabularies small and large."""
 
 import math
-from collections.abc import Callable
-from statistics import NormalDist
 
 import numpy as np
 import torch
 
-from .. import prefix_law
+from .. import prefix_law, sums
 from ..bank import Member, log_values, mean_log, members, rejects
 from ..binomial import MISS
 from ..budget import ALPHA, SHARES, Ledger
 from ..chain import (
     Chain,
+    blocks_for,
     chain,
     counted,
     foreign_base,
@@ -21,13 +20,14 @@ from ..chain import (
     late_tilt,
     of_every_step,
     own_faults,
+    smallest,
 )
 from ..context import Context, Material, as_inputs, constant, query_rows
 from ..history import History
 from ..scan import Finding, scan, smallest_mass
 from ..script import Command, Load, Plan, Read, Replay, repeated
 from ..seeds import seed_of
-from ..significance import CASE_ALARM, STAGES, Counts, Floats
+from ..significance import CASE_ALARM, STAGES, Counts
 from ..verdict import Pending, Verdict, holds, unknown, violated
 from .sampling import head_weights
 
@@ -51,8 +51,8 @@ TURNS = (1, -1)
 COMMON = 0.1
 # Steps that read a draft before them.
 LINKED = DRAFTS - 1
-# Of a standard normal law, at a miss of MISS.
-QUANTILE = NormalDist().inv_cdf(1 - MISS)
+# Sums of variances are kept in such steps.
+UNIT = 2.0**-20
 
 
 def setting_of(context: Context, markov: str) -> tuple[Material, dict[str, object]]:
@@ -70,7 +70,7 @@ def plan(context: Context, markov: str) -> Plan:
     rows = context.workload.rows(context.seed, material, TYPES, query_rows(setting), sharpen=False)
     few = as_inputs(setting, *rows, heat, top_k)
     laws, share = chain(setting, few, TYPES), context.profile.share
-    blocks = blocks_needed(laws, share, number(laws, share), ALPHA)
+    blocks = context.part(blocks_needed(laws, share, number(laws, share), ALPHA))
     copies = max(ROWS_MIN // TYPES, math.ceil(blocks / REPLAYS_MIN / TYPES))
     copies = min(copies, context.profile.rows_max // TYPES)
     replays = max(REPLAYS_MIN, math.ceil(blocks / (copies * TYPES)))
@@ -96,9 +96,11 @@ def wide_plan(context: Context, markov: str) -> Plan:
     inputs = {"x": as_inputs(setting, *every, heat, torch.full((rows,), EVERY_ID))}
     case = f"{markov} head, V = {material.vocabulary}"
     name = f"{context.label}: {case}"
-    seeds = [seed_of(NAME, name, "transform", stage, run=context.seed) for stage in (1, 2)]
+    seeds = [
+        seed_of(NAME, name, "transform", stage, context.shard, context.seed) for stage in (1, 2)
+    ]
     one: tuple[Command, ...] = (Replay(redraw=False), Read(only=("tokens",)))
-    run = one * (2 * context.profile.blocks)
+    run = one * context.part(2 * context.profile.blocks)
     return Plan(NAME, case, setting, inputs, (Load("x"), *run), run, {"seeds": seeds})
 
 
@@ -144,33 +146,9 @@ def blocks_needed(laws: Chain, share: float, how_many: int, alpha: float) -> int
     """
     alarm = alarm_of(alpha)
     return max(
-        blocks_for(foreign_token(laws, turn, share), joint(laws, turn), how_many, alarm)
+        blocks_for(foreign_token(laws, turn, share), joint(laws, turn), how_many, alarm, LINKED)
         for turn in TURNS
     )
-
-
-def blocks_for(one: Member, law: Floats, how_many: int, alarm: float) -> int:
-    """Blocks at which one member's fault is found, when how_many members are averaged.
-
-    law [contexts, V] adds up to K. A fault that hits a block hits several of its steps, whose log
-    ratios then rise together: their variance is taken as if they were one.
-    """
-    faulty = law * np.exp(one.log_ratio)
-    drift = float((faulty * one.log_ratio).sum())
-    noise = QUANTILE * math.sqrt(LINKED * float((faulty * one.log_ratio**2).sum()))
-    goal = math.log(how_many / alarm)
-    return math.ceil(((noise + math.sqrt(noise**2 + 4 * drift * goal)) / (2 * drift)) ** 2)
-
-
-def smallest(needed: Callable[[float], int], blocks: int) -> float:
-    """The smallest fault, up to 1, that is found in so many blocks; infinite when none is."""
-    low, high = 1e-4, 1.0
-    if needed(0.999) > blocks:
-        return math.inf
-    while high / low > 1.02:
-        middle = math.sqrt(low * high)
-        low, high = (low, middle) if needed(middle) <= blocks else (middle, high)
-    return high
 
 
 def effect_of(laws: Chain, blocks: int, share: float, alpha: float) -> tuple[float, float, float]:
@@ -180,7 +158,7 @@ def effect_of(laws: Chain, blocks: int, share: float, alpha: float) -> tuple[flo
 
     def late(tilt: float) -> int:
         both = [late_tilt(laws, sign * tilt) for sign in (1, -0.999)]
-        return max(blocks_for(one, law, how_many, alarm) for one in both)
+        return max(blocks_for(one, law, how_many, alarm, LINKED) for one in both)
 
     shares = smallest(lambda part: blocks_needed(laws, part, how_many, alpha), blocks)
     block = law[: laws.vocabulary ** len(laws.steps) // laws.vocabulary]
@@ -209,38 +187,75 @@ def scanned(laws: Chain, counts: Counts, alarm: float) -> tuple[str, Finding] | 
     return None
 
 
-def check(history: History, ledger: Ledger) -> Verdict | Pending:
-    """No id outside the vocabulary; then by counts, or draw by draw where there are too many."""
+def gathered(history: History) -> sums.Sums | Verdict:
+    """Counts of every context, or what is learned along the draws, of the last stage."""
     tokens = np.stack([event["outputs"]["tokens"].numpy() for event in history.of("read")])
     if ((tokens < 0) | (tokens >= history.setting["vocabulary"])).any():
         used = tokens.shape[0] * tokens.shape[1]
         return violated("tokens lie outside the vocabulary", used, unit="blocks")
     if "seeds" in history.notes:
         half = len(tokens) // history.stages
-        return check_wide(history, tokens[-half:], ledger)
-    return check_counted(history, tokens, ledger)
+        return gathered_wide(history, tokens[-half:])
+    laws = chain(history.setting, history.inputs["x"], TYPES)
+    found = []
+    for turn, bank in bank_of(laws, history.notes["share"]):
+        counts = counted(laws, tokens, turn)
+        log_e = sums.valued(bank, log_values(counts, bank))
+        if turn == 0:
+            truth, what = of_every_step(laws, laws.true), "[request and prefix, token], all steps"
+            found.append(sums.Sum("own tokens", what, sums.digest(np.exp(truth)), counts, log_e))
+        else:
+            blocks = np.array([tokens.shape[0] * tokens.shape[1]])
+            found.append(sums.Sum(f"beside row {turn:+d}", "[blocks]", "", blocks, log_e))
+    return tuple(found)
 
 
-def check_wide(history: History, tokens: Counts, ledger: Ledger) -> Verdict | Pending:
-    """Likelihood ratios and fine bins, exact; then G, at 1e-3 and on fresh draws at 1e-6."""
-    stage, used = history.stages, tokens.shape[0] * tokens.shape[1]
-    seed = history.notes["seeds"][stage - 1]
+def gathered_wide(history: History, tokens: Counts) -> sums.Sums:
+    """Log e-values and their spread, fine bins, and cells of consecutive steps."""
+    seed = history.notes["seeds"][history.stages - 1]
     seen = prefix_law.along(history.setting, history.inputs["x"], tokens, seed)
-    alarm = wide_alarm_of(ledger.alpha)
+    drawn = np.array([tokens.shape[0] * tokens.shape[1], tokens.size, round(seen.spread / UNIT)])
+    what = f"[blocks, draws, sum of variances of l / T in steps of {UNIT}]"
+    values = sums.valued(prefix_law.MEMBERS, seen.values)
+    bins = [
+        sums.table(name, "[bin of the transform]", np.full(len(counts), 1 / len(counts)), counts)
+        for name, counts in seen.bins.items()
+    ]
+    return (sums.Sum("chain of laws", what, "", drawn, values), *bins)
+
+
+def check(history: History, ledger: Ledger) -> Verdict | Pending:
+    """No id outside the vocabulary; then by counts, or draw by draw where there are too many."""
+    seen = gathered(history)
+    return seen if isinstance(seen, Verdict) else decided(history, seen, ledger)
+
+
+def decided(history: History, seen: sums.Sums, ledger: Ledger) -> Verdict | Pending:
+    """The answer to counts, wherever they were drawn."""
+    if "seeds" in history.notes:
+        return decided_wide(history, seen, ledger)
+    return decided_counted(history, seen, ledger)
+
+
+def decided_wide(history: History, seen: sums.Sums, ledger: Ledger) -> Verdict | Pending:
+    """Likelihood ratios and fine bins, exact; then G, at 1e-3 and on fresh draws at 1e-6."""
+    stage, alarm = history.stages, wide_alarm_of(ledger.alpha)
+    used, draws, spread = seen[0].counts.tolist()
+    bins = {one.law: one.counts for one in seen[1:]}
     if stage == 1:
         ledger.take(LEDGER, alarm + prefix_law.FITS * CASE_ALARM)
-        reason = prefix_law.complaint(seen, alarm)
+        reason = prefix_law.complaint(np.array(list(seen[0].log_e.values())), bins, alarm)
         if reason:
             return violated(reason, used, unit="blocks")
-    found = prefix_law.fits(seen.u, STAGES[stage - 1])
+    found = prefix_law.fits(bins, STAGES[stage - 1])
     for name, fit in found:
         text = f"{name}: G = {fit.value:.6g} on {fit.degrees} degrees, p = {fit.p_value:.2g}"
         if fit.rejects and stage == 1:
             return Pending(f"{text} below {fit.level}")
         if fit.rejects:
             return violated(f"{text} on fresh draws, required >= {fit.level}", used, unit="blocks")
-    share = prefix_law.smallest_share(found, tokens.size)
-    tilt = prefix_law.smallest_tilt(seen.spread, alarm)
+    share = prefix_law.smallest_share(found, draws)
+    tilt = prefix_law.smallest_tilt(spread * UNIT, alarm)
     effect = (
         f"V = {history.setting['vocabulary']}: {100 * share:.2g} % of draws moved into one of "
         f"{found[0][1].degrees + 1} bins of their law, T off by {100 * tilt:.2g} % (97.5 %)"
@@ -248,24 +263,22 @@ def check_wide(history: History, tokens: Counts, ledger: Ledger) -> Verdict | Pe
     return holds("each draw follows its law given what came before it", used, effect, "blocks")
 
 
-def check_counted(history: History, tokens: Counts, ledger: Ledger) -> Verdict:
+def decided_counted(history: History, seen: sums.Sums, ledger: Ledger) -> Verdict:
     """Likelihood ratios of faults, on tokens and neighbours; scans of blocks and rows; exact."""
-    used = tokens.shape[0] * tokens.shape[1]
     laws, share = chain(history.setting, history.inputs["x"], TYPES), history.notes["share"]
-    alarm = alarm_of(ledger.alpha)
+    alarm, used = alarm_of(ledger.alpha), int(seen[-1].counts[0])
     ledger.take(LEDGER, 2 * alarm)
-    groups = [(counted(laws, tokens, turn), bank) for turn, bank in bank_of(laws, share)]
-    values = np.concatenate([log_values(counts, bank) for counts, bank in groups])
+    log_e = [pair for one in seen for pair in one.log_e.items()]
+    values = np.array([value for _, value in log_e])
     if rejects(values, alarm):
-        names = [one.name for _, bank in groups for one in bank]
         return violated(
             f"blocks do not follow the chain of laws: likelihood ratio exp({mean_log(values):.4g}) "
             f"over the bank, required below {1 / alarm:.2g}; likest fault: "
-            f"{names[int(values.argmax())]}",
+            f"{log_e[int(values.argmax())][0]}",
             used,
             unit="blocks",
         )
-    if strange := scanned(laws, groups[0][0], alarm):
+    if strange := scanned(laws, seen[0].counts, alarm):
         name, found = strange
         return violated(
             f"{name}: {found.observed} in cells {list(found.cells[:4])} by {found.order}, expected "

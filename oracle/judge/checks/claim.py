@@ -3,12 +3,13 @@
 import numpy as np
 import torch
 
+from .. import sums
 from ..budget import Ledger
 from ..context import Context, as_inputs, query_rows
 from ..history import History
 from ..script import Command, Load, Plan, Read, Replay
 from ..seeds import seed_of
-from ..significance import CASE_ALARM, STAGES, equal_bins, smallest_shift
+from ..significance import CASE_ALARM, STAGES, equal_counts, smallest_shift
 from ..transform import transformed
 from ..verdict import Pending, Verdict, holds, violated
 
@@ -26,7 +27,7 @@ EVERY_ID = 2**30
 def plans(context: Context) -> list[Plan]:
     """Many different requests; stage two replays them with fresh noise."""
     real = context.workload.real
-    rows, replays = (64, 4) if real else (ROWS, REPLAYS)
+    rows, replays = (64, context.part(4)) if real else (ROWS, context.part(REPLAYS))
     material = context.workload.material(context.seed, VOCABULARY, torch.float32)
     setting = context.setting(material, drafts=DRAFTS, buckets=(rows,))
     hidden, anchor = context.workload.rows(context.seed, material, rows, query_rows(setting))
@@ -36,7 +37,7 @@ def plans(context: Context) -> list[Plan]:
     run: tuple[Command, ...] = (Replay(redraw=False), Read())
     case = f"V = {material.vocabulary}"
     seeds = [
-        seed_of(NAME, f"{context.label}: {case}", "transform", stage, run=context.seed)
+        seed_of(NAME, f"{context.label}: {case}", "transform", stage, context.shard, context.seed)
         for stage in (1, 2)
     ]
     notes = {"seed": context.seed, "seeds": seeds}
@@ -74,17 +75,34 @@ def integral_transform(history: History, stage: int, order: str) -> np.ndarray:
     return np.concatenate(parts)
 
 
-def check(history: History, ledger: Ledger) -> Verdict | Pending:
-    """64 equal bins of the transform in two orders, G; 1e-3, then fresh draws at 1e-6."""
+def gathered(history: History) -> sums.Sums | Verdict:
+    """Bins of the transform in each order, of the last stage."""
     tokens = torch.cat([e["outputs"]["tokens"] for e in history.of("read")])
     if bool(((tokens < 0) | (tokens >= history.setting["vocabulary"])).any()):
         return violated("tokens lie outside the vocabulary", tokens.numel(), unit="draws")
-    level = STAGES[history.stages - 1]
+    found = []
     for order in ("probability", "id"):
         u = integral_transform(history, history.stages, order)
-        fitted = equal_bins(u, BINS, level)
-        if history.stages == 1:
-            ledger.take(LEDGER, CASE_ALARM)
+        bins = np.bincount((u * BINS).astype(np.int64), minlength=BINS)
+        what = f"[bin of the transform in order of {order}]"
+        found.append(sums.table(order, what, np.full(BINS, 1 / BINS), bins))
+    return tuple(found)
+
+
+def check(history: History, ledger: Ledger) -> Verdict | Pending:
+    """64 equal bins of the transform in two orders, G; 1e-3, then fresh draws at 1e-6."""
+    seen = gathered(history)
+    return seen if isinstance(seen, Verdict) else decided(history, seen, ledger)
+
+
+def decided(history: History, seen: sums.Sums, ledger: Ledger) -> Verdict | Pending:
+    """The answer to counts, wherever they were drawn."""
+    level = STAGES[history.stages - 1]
+    if history.stages == 1:
+        ledger.take(LEDGER, len(seen) * CASE_ALARM)
+    for one in seen:
+        order, draws = one.law, int(one.counts.sum())
+        fitted = equal_counts(one.counts, level)
         if fitted.rejects and history.stages == 1:
             return Pending(f"G in order of {order}: p = {fitted.p_value:.2g} below {level}")
         if fitted.rejects:
@@ -92,9 +110,10 @@ def check(history: History, ledger: Ledger) -> Verdict | Pending:
                 f"tokens do not follow the exported law, in order of {order}: G = "
                 f"{fitted.value:.6g} on {fitted.degrees} degrees, p = "
                 f"{max(fitted.p_value, 1e-300):.2g} on fresh draws, required >= {level}",
-                len(u),
+                draws,
                 unit="draws",
             )
-    share = smallest_shift(len(u), BINS, level)
+    draws = int(seen[0].counts.sum())
+    share = smallest_shift(draws, BINS, level)
     effect = f"{100 * share:.2g} % of draws moved into one of {BINS} bins of their law (97.5 %)"
-    return holds("tokens follow the exported law", len(u), effect, "draws")
+    return holds("tokens follow the exported law", draws, effect, "draws")

@@ -6,9 +6,10 @@ import numpy as np
 import torch
 
 from ...reference import choice, draft, law, logits
+from .. import sums
 from ..budget import ALPHA, SHARES, Ledger
 from ..context import Context, Size, as_inputs, batches, constant
-from ..goodness import Goodness, Table, draws_for, judge
+from ..goodness import Table, bank_of, draws_for, judge
 from ..history import History
 from ..protocol import Setting, Tensors
 from ..script import Command, Load, Plan, Read, Replay
@@ -50,7 +51,8 @@ def plan(context: Context, size: Size, replays: int = 0, temperature: float = 1.
         single = as_inputs(setting, one, anchor, *constant(1, temperature, EVERY_ID))
         alarm = SHARES["exact law"] * ALPHA / TABLES_MAX
         joint = [table for table, _, _ in laws(setting, single)]
-        rows, replays = batches(draws_for(joint, context.profile.tilt, alarm), size.rows)
+        draws = context.part(draws_for(joint, context.profile.tilt, alarm))
+        rows, replays = batches(draws, size.rows)
         setting["buckets"] = (rows,)
     hidden = one.expand(rows, -1, -1).clone()
     heat, top_k = constant(rows, temperature, EVERY_ID)
@@ -65,7 +67,7 @@ def plan(context: Context, size: Size, replays: int = 0, temperature: float = 1.
 
 def plans(context: Context) -> list[Plan]:
     """One case a combination; it holds one test a step."""
-    return [plan(context, size_of(context), 32 if context.workload.real else 0)]
+    return [plan(context, size_of(context), context.part(32) if context.workload.real else 0)]
 
 
 def laws(setting: Setting, inputs: Tensors) -> list[tuple[np.ndarray, np.ndarray, float]]:
@@ -106,25 +108,38 @@ def counts(history: History, stage: int) -> list[np.ndarray]:
     return [np.bincount(c, minlength=size) for c, size in zip(cells, sizes, strict=True)]
 
 
-def fits(history: History, alarm: float) -> list[Goodness]:
-    """Each step judged by all tests, on the draws of the last stage."""
-    seen = counts(history, history.stages)
-    tables = [
+def tables(history: History, seen: list[np.ndarray]) -> list[Table]:
+    """Each step's law, and the counts of its cells, of any shape."""
+    return [
         Table(joint, flat.astype(np.int64).reshape(joint.shape), scaled, heat)
         for (joint, scaled, heat), flat in zip(
             laws(history.setting, history.inputs["x"]), seen, strict=True
         )
     ]
-    return [judge(table, history.stages, alarm) for table in tables]
+
+
+def gathered(history: History) -> sums.Sums | Verdict:
+    """Counts of each step's table, of the last stage; a token that is no id needs no statistics."""
+    tokens = torch.cat([event["outputs"]["tokens"] for event in history.of("read")])
+    if bool(((tokens < 0) | (tokens >= history.setting["vocabulary"])).any()):
+        return violated("tokens lie outside the vocabulary", tokens.numel(), unit="draws")
+    return tuple(
+        sums.table(f"step {k}", "[token before, token]", one.law, one.counts, bank_of(one))
+        for k, one in enumerate(tables(history, counts(history, history.stages)))
+    )
 
 
 def check(history: History, ledger: Ledger) -> Verdict | Pending:
     """Bank and scan decide at once; chi-square at 1e-3, then on fresh draws at 1e-6."""
-    tokens = torch.cat([event["outputs"]["tokens"] for event in history.of("read")])
-    if bool(((tokens < 0) | (tokens >= history.setting["vocabulary"])).any()):
-        return violated("tokens lie outside the vocabulary", tokens.numel(), unit="draws")
+    seen = gathered(history)
+    return seen if isinstance(seen, Verdict) else decided(history, seen, ledger)
+
+
+def decided(history: History, seen: sums.Sums, ledger: Ledger) -> Verdict | Pending:
+    """The answer to counts, wherever they were drawn."""
     alarm = SHARES["exact law"] * ledger.alpha / TABLES_MAX
-    judged = fits(history, alarm)
+    found = tables(history, [one.counts for one in seen])
+    judged = [judge(each, history.stages, alarm) for each in found]
     if history.stages == 1:
         for _ in judged:
             ledger.take("draw law", CASE_ALARM)

@@ -7,11 +7,13 @@ from typing import Any
 import numpy as np
 import torch
 
+from .. import sums
 from ..binomial import log_above, log_both, pairs_needed, rate_seen
 from ..budget import ALPHA, SHARES, Ledger
 from ..context import Context, Material, as_inputs, constant, query_rows
 from ..history import History
 from ..script import Accept, Command, Load, Plan, Read, Replay, Reseed
+from ..seeds import seed_of
 from ..significance import Counts, pairs_seen
 from ..verdict import Verdict, holds, unknown, violated
 
@@ -72,10 +74,18 @@ def kind(left: Counts, right: Counts, vocabulary: int) -> Kind:
     return Kind(np.array([(left == right).sum()]), np.array([left.size]), 1 / vocabulary)
 
 
+def of_sum(one: sums.Sum) -> Kind:
+    """A kind of pair, from its sum."""
+    what = one.what.removeprefix("[hits, ").removesuffix("]")
+    rate = 1 / FEW**2 if what == "cells" else 1 / MANY
+    return Kind(one.counts[0], one.counts[1], rate, what)
+
+
 def replays_for(context: Context) -> int:
     """Replays at which the poorest kind of pair shows the profile's share of common noise."""
     alarm = SHARES[LEDGER] * ALPHA / TESTS_MAX
-    return max(REPLAYS_MIN, -(-pairs_needed(context.profile.share, 1 / MANY, alarm) // ROWS))
+    pairs = context.part(pairs_needed(context.profile.share, 1 / MANY, alarm))
+    return max(REPLAYS_MIN, -(-pairs // ROWS))
 
 
 def plan(context: Context, vocabulary: int, replays: int) -> Plan:
@@ -102,7 +112,8 @@ def plan(context: Context, vocabulary: int, replays: int) -> Plan:
     one += (Load("few"), Replay(redraw=False), read) if vocabulary == MANY else (Accept("target"),)
     commands = one * replays
     if vocabulary == MANY and "NOISE" in context.abilities:
-        commands += (Reseed(context.seed + 1), *one * RESEEDED)
+        again = seed_of(NAME, context.label, "second seed", 0, context.shard, context.seed)
+        commands += (Reseed(again), *one * RESEEDED)
     return Plan(NAME, f"uniform, V = {vocabulary}", setting, inputs, commands)
 
 
@@ -208,30 +219,54 @@ def seen(history: History) -> dict[str, Counts]:
     return {name: np.stack(part) for name, part in parts.items()}
 
 
-def kinds_of(history: History) -> tuple[dict[str, Kind], list[str]]:
-    """Every kind of pair that the history holds, and the names of those it does not."""
+def kinds_of(history: History) -> dict[str, Kind]:
+    """Every kind of pair that the history holds."""
     draws = seen(history)
     tokens = draws["whole"]
     if history.setting["vocabulary"] == FEW:
         coins = draws["coins"]
-        return tabled(tokens, coins * FEW // MANY) | of_coins(coins), []
-    found, missing = agreeing(tokens), ["captures (a plan builds one)"]
+        return tabled(tokens, coins * FEW // MANY) | of_coins(coins)
+    found = agreeing(tokens)
     rows = draws["few"].shape[1]
     reach = len(tokens) // 2
     found["replays of two buckets"] = distances(tokens[:, :rows], draws["few"], reach, 1 - reach)
     if "whole reseeded" in draws:
         again = draws["whole reseeded"]
         found["two seeds"] = kind(tokens[: len(again)], again, MANY)
-    else:
+    return found
+
+
+def untested(history: History, found: dict[str, Kind]) -> list[str]:
+    """What the case over many ids cannot speak of."""
+    if history.setting["vocabulary"] == FEW:
+        return []
+    missing = ["captures (a plan builds one)"]
+    if "two seeds" not in found:
         missing.append("seeds (no NOISE)")
     if "ACCEPTS" not in history.description["abilities"]:
         missing.append("coins (no ACCEPTS)")
-    return found, missing
+    return missing
+
+
+def gathered(history: History) -> sums.Sums | Verdict:
+    """Hits and trials of every kind of pair."""
+    return tuple(
+        sums.table(
+            name, f"[hits, {one.what}]", np.array([one.rate]), np.stack([one.hits, one.pairs])
+        )
+        for name, one in kinds_of(history).items()
+    )
 
 
 def check(history: History, ledger: Ledger) -> Verdict:
     """Count pairs that agree, or cells of two draws, against exact binomials."""
-    found, missing = kinds_of(history)
+    seen = gathered(history)
+    return seen if isinstance(seen, Verdict) else decided(history, seen, ledger)
+
+
+def decided(history: History, seen: sums.Sums, ledger: Ledger) -> Verdict:
+    """The answer to counts, wherever they were drawn."""
+    found = {one.law: of_sum(one) for one in seen}
     alarm = SHARES[LEDGER] * ledger.alpha / TESTS_MAX
     used = sum(int(one.pairs.max()) for one in found.values())
     for name, one in found.items():
@@ -253,6 +288,7 @@ def check(history: History, ledger: Ledger) -> Verdict:
     if max(shares.values()) >= 1:
         return unknown(f"{used} pairs would not have shown noise that all of them share", used)
     told = ", ".join(f"{100 * share:.2g} % {EFFECTS[what]}" for what, share in shares.items())
+    missing = untested(history, found)
     omitted = f"; not tested: {', '.join(missing)}" if missing else ""
     reason = f"{len(found)} kinds of pairs are independent{omitted}"
     return holds(reason, used, f"{told} (95 %)", "pairs")

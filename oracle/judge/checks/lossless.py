@@ -6,10 +6,10 @@ import numpy as np
 import torch
 
 from ...reference import choice, filters, law
-from .. import significance
+from .. import significance, sums
 from ..budget import ALPHA, SHARES, Ledger
 from ..context import Context, as_inputs, batches, constant
-from ..goodness import Table, draws_for, judge
+from ..goodness import Table, bank_of, draws_for, judge
 from ..history import History
 from ..script import Accept, Command, Load, Plan, Read, Replay
 from ..seeds import seed_of
@@ -57,7 +57,7 @@ def plan(context: Context, rule: str, top_p: float, sizes: tuple[int, int] | Non
     second = run * int(replays * CONFIRMATION)
     case = f"rule {rule}, top-p {top_p:g}"
     seeds = [
-        seed_of(NAME, f"{context.label}: {case}", "completion", stage, run=context.seed)
+        seed_of(NAME, f"{context.label}: {case}", "completion", stage, context.shard, context.seed)
         for stage in (1, 2)
     ]
     notes = {"seed": context.seed, "seeds": seeds}
@@ -73,7 +73,7 @@ def sizes_for(context: Context, table: torch.Tensor, top_p: float, anchor: int) 
     joint = [each.numpy() for each in law.pair_laws(chain, anchor)]
     alarm = EXACT_SHARE * SHARES[LEDGER] * ALPHA / TABLES_MAX
     draws = draws_for(joint, context.profile.target_tilt, alarm)
-    return batches(draws, context.profile.rows_max // 4)
+    return batches(context.part(draws), context.profile.rows_max // 4)
 
 
 def plans(context: Context) -> list[Plan]:
@@ -120,19 +120,24 @@ def completed(history: History, stage: int, steps: np.ndarray) -> np.ndarray:
     return np.concatenate(blocks)
 
 
+def pair_laws(history: History) -> list[np.ndarray]:
+    """The law of each pair (token before, committed token), from the first token on."""
+    steps, anchor = target_steps(history), int(history.inputs["x"]["anchor"][0])
+    chain = steps.unsqueeze(0).expand(history.setting["drafts"] + 1, -1, -1)
+    return [joint.numpy() for joint in law.pair_laws(chain, anchor)]
+
+
 def tables(history: History, stage: int) -> list[Table]:
     """Law and counts of each pair (token before, committed token)."""
     steps = target_steps(history)
     vocabulary = steps.shape[0]
     tokens = completed(history, stage, steps.numpy())
-    anchor = int(history.inputs["x"]["anchor"][0])
-    chain = steps.unsqueeze(0).expand(tokens.shape[1], -1, -1)
-    before = np.full(len(tokens), anchor)
+    before = np.full(len(tokens), int(history.inputs["x"]["anchor"][0]))
     result = []
-    for k, joint in enumerate(law.pair_laws(chain, anchor)):
+    for k, joint in enumerate(pair_laws(history)):
         seen = np.bincount(before * vocabulary + tokens[:, k], minlength=vocabulary**2)
         observed = seen.astype(np.int64).reshape(vocabulary, vocabulary)
-        result.append(Table(joint.numpy(), observed, temperature=TEMPERATURE))
+        result.append(Table(joint, observed, temperature=TEMPERATURE))
         before = tokens[:, k]
     return result
 
@@ -150,18 +155,39 @@ def impossible(history: History, pairs: list[Table]) -> str:
     return ""
 
 
-def check(history: History, ledger: Ledger) -> Verdict | Pending:
-    """Bank and scan decide at once; chi-square at 1e-3, then on fresh draws at 1e-6."""
+def gathered(history: History) -> sums.Sums | Verdict:
+    """Counts of each pair, of the last stage; what no correct sampler commits is a verdict."""
     commits = [event["commit"] for event in history.of("accept")]
     out = torch.cat([commit["out_tokens"] for commit in commits])
-    mean = float(torch.cat([commit["commit_len"] for commit in commits]).double().mean())
+    lengths = torch.cat([commit["commit_len"] for commit in commits]).numpy()
     if int(out.max()) >= history.setting["vocabulary"]:
         return violated(f"token {int(out.max())} was committed, outside the vocabulary", 0)
-    stage, draws = history.stages, out.numel()
-    pairs = tables(history, stage)
+    pairs = tables(history, history.stages)
     wrong = impossible(history, pairs)
     if wrong:
-        return violated(wrong, draws, unit="tokens")
+        return violated(wrong, out.numel(), unit="tokens")
+    found = [
+        sums.table(f"token {k}", "[token before, token]", one.law, one.counts, bank_of(one))
+        for k, one in enumerate(pairs)
+    ]
+    long = np.bincount(lengths, minlength=out.shape[1] + 1)
+    return (*found, sums.Sum("lengths", "[tokens committed]", "", long))
+
+
+def check(history: History, ledger: Ledger) -> Verdict | Pending:
+    """Bank and scan decide at once; chi-square at 1e-3, then on fresh draws at 1e-6."""
+    seen = gathered(history)
+    return seen if isinstance(seen, Verdict) else decided(history, seen, ledger)
+
+
+def decided(history: History, seen: sums.Sums, ledger: Ledger) -> Verdict | Pending:
+    """The answer to counts, wherever they were drawn."""
+    stage, draws = history.stages, sum(int(one.counts.sum()) for one in seen[:-1])
+    pairs = [
+        Table(joint, one.counts, temperature=TEMPERATURE)
+        for joint, one in zip(pair_laws(history), seen[:-1], strict=True)
+    ]
+    mean = float((seen[-1].counts * np.arange(seen[-1].counts.size)).sum() / seen[-1].counts.sum())
     alarm = EXACT_SHARE * SHARES[LEDGER] * ledger.alpha / TABLES_MAX
     if stage == 1:
         for _ in pairs:
@@ -185,7 +211,7 @@ def check(history: History, ledger: Ledger) -> Verdict | Pending:
             )
     last = judged[-1]
     needed = significance.noncentrality(last.fit.degrees, STAGES[0], significance.MISS)
-    distance = (needed / (draws / out.shape[1])) ** 0.5
+    distance = (needed / (draws / len(judged))) ** 0.5
     tilt = max(judged, key=lambda one: one.tilt).effect
     masses = [one.exact.mass for one in judged if one.exact is not None]
     lost = f"; a lost pair of mass {max(masses):.2g} (scan)" if masses else ""

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from .. import lattice
+from .. import lattice, sums
 from ..budget import SHARES, Ledger
 from ..context import Context, Material, as_inputs, constant, query_rows
 from ..coupling import block_noise
@@ -26,6 +26,8 @@ ROWS, DRAFTS, VOCABULARY, EVERY_ID = 64, 2, 1024, 2**30
 # Tests of one source of values; sources are what a state foretells and up to two buffers.
 TESTS, SOURCES, COMBINATIONS = 4, 3, 2
 TESTS_MAX = COMBINATIONS * (TESTS * SOURCES + 1)
+# The sum of values is kept in steps that no rounding of a double can tell.
+UNIT = 2.0**-32
 # Below this many draws expected of all rare ids together, their loss could be chance.
 RARE_EXPECTED = 64
 HEAD_ID = 5
@@ -48,7 +50,7 @@ def values_plan(context: Context) -> Plan:
     names = sorted(name for name, role in context.buffers.items() if role == "noise")
     buffers = tuple(names[: SOURCES - 1])
     looks: tuple[Command, ...] = tuple(Observe(name) for name in buffers)
-    blocks = math.ceil(context.profile.noise_values / (ROWS * VOCABULARY))
+    blocks = math.ceil(context.part(context.profile.noise_values) / (ROWS * VOCABULARY))
     commands = (Load("x"), *((Replay(redraw=False), *looks) * blocks))
     notes = {"kind": "values", "buffers": list(buffers), "blocks": blocks}
     return Plan(NAME, "the noise itself", setting, inputs, commands, notes=notes)
@@ -72,6 +74,7 @@ def rare_mass(vocabulary: int, gap: float) -> float:
 def cliff_plan(context: Context) -> Plan:
     """One likely id and V - 1 rare ones of equal probability, drawn until the rare ones show."""
     vocabulary, draws = context.profile.cliff_vocabulary, context.profile.cliff_draws
+    mine = context.part(draws)
     rows = max(4, min(512, 2**19 // vocabulary))
     gap = gap_of(vocabulary, draws)
     material = flat(context, vocabulary)
@@ -81,8 +84,8 @@ def cliff_plan(context: Context) -> Plan:
     hidden[..., 0] = gap
     inputs = {"x": as_inputs(setting, hidden, anchor, *constant(rows, 1.0, EVERY_ID))}
     one: tuple[Command, ...] = (Replay(redraw=False), Read(only=("tokens",)))
-    commands = (Load("x"), *(one * math.ceil(draws / (rows * DRAFTS))))
-    notes = {"kind": "cliff", "gap": gap, "draws": draws}
+    commands = (Load("x"), *(one * math.ceil(mine / (rows * DRAFTS))))
+    notes = {"kind": "cliff", "gap": gap, "draws": mine}
     return Plan(NAME, f"cliff, V = {vocabulary}", setting, inputs, commands, notes=notes)
 
 
@@ -128,9 +131,9 @@ def complaint(tally: Tally, own: Lattice, alarm: float, ledger: Ledger) -> str:
         )
     level, equal = lattice.pairs_p(tally, own)
     if level < alarm:
-        expected = lattice.expected_pairs(len(tally.paired), own)
+        pairs = lattice.equal_pairs(tally)[1]
         return (
-            f"{equal} pairs of {len(tally.paired)} values are equal, {expected:.1f} expected: "
+            f"{equal} of {pairs} pairs of values are equal, {own.repeat * pairs:.1f} expected: "
             f"values repeat; p = {level:.1e}"
         )
     level = lattice.mean_p(tally)
@@ -146,8 +149,42 @@ def complaint(tally: Tally, own: Lattice, alarm: float, ledger: Ledger) -> str:
     return ""
 
 
-def check_values(history: History, ledger: Ledger, alarm: float) -> Verdict:
-    """Four tests on each source of values."""
+def counted(source: str, tally: Tally, own: Lattice) -> sums.Sums:
+    """What one source showed, as integers: the sum of its values in steps of UNIT."""
+    near = [own.chance_near(grid) for grid in lattice.GRIDS]
+    seen = [[tally.seen[g] for g in lattice.GRIDS], [tally.near[g] for g in lattice.GRIDS]]
+    total = [tally.count, tally.improper, round(tally.total / UNIT)]
+    mass, equal = np.array([own.repeat]), np.array(lattice.equal_pairs(tally))
+    laws, what = lattice.octave_law(own), f"[values, improper ones, sum in steps of {UNIT}]"
+    return (
+        sums.Sum(f"{source}: values", what, "", np.array(total)),
+        sums.table(f"{source}: octaves", "[octave]", laws, tally.octaves),
+        sums.table(
+            f"{source}: grids", "[looked at, on it] by grid", np.array(near), np.array(seen)
+        ),
+        sums.table(f"{source}: equal pairs", "[equal, all]", mass, equal),
+    )
+
+
+def tallied(seen: sums.Sums) -> dict[str, Tally]:
+    """The tally of each source, from its sums."""
+    by_law, found = sums.named(seen), {}
+    for name in [law.removesuffix(": values") for law in by_law if law.endswith(": values")]:
+        count, improper, total = by_law[f"{name}: values"].counts.tolist()
+        looked, near = (
+            dict(zip(lattice.GRIDS, row, strict=True))
+            for row in by_law[f"{name}: grids"].counts.tolist()
+        )
+        equal, pairs = by_law[f"{name}: equal pairs"].counts.tolist()
+        octaves = by_law[f"{name}: octaves"].counts
+        found[name] = Tally(
+            count, improper, total * UNIT, octaves, looked, near, equal=equal, pairs=pairs
+        )
+    return found
+
+
+def gathered_values(history: History) -> sums.Sums | Verdict:
+    """Every source of values, tallied."""
     own = lattice.declared(history.setting["dialect"], history.setting["device"])
     tallies: dict[str, Tally] = {}
     sampled = lattice.PAIRED // history.notes["blocks"]
@@ -155,6 +192,13 @@ def check_values(history: History, ledger: Ledger, alarm: float) -> Verdict:
         tallies.setdefault(source, Tally()).add(values, sampled)
     if not tallies:
         return unknown("neither the noise state nor a buffer yields values of the noise")
+    return tuple(one for source, tally in tallies.items() for one in counted(source, tally, own))
+
+
+def decided_values(history: History, seen: sums.Sums, ledger: Ledger, alarm: float) -> Verdict:
+    """Four tests on each source of values."""
+    own = lattice.declared(history.setting["dialect"], history.setting["device"])
+    tallies = tallied(seen)
     for source, tally in tallies.items():
         text = complaint(tally, own, alarm, ledger)
         if text:
@@ -184,36 +228,63 @@ def effect_of(own: Lattice, values: int, alarm: float) -> str:
     )
 
 
-def check_cliff(history: History, ledger: Ledger, alarm: float) -> Verdict:
-    """Count the draws of rare ids against the exact binomial, both tails."""
-    setting, notes = history.setting, history.notes
+def rare(history: History) -> tuple[float, float, float]:
+    """Of the rare ids: probability of each, of all as declared, and the share that this keeps."""
+    setting = history.setting
     own = lattice.declared(setting["dialect"], setting["device"])
-    vocabulary = setting["vocabulary"]
+    mass = rare_mass(setting["vocabulary"], history.notes["gap"])
+    each = mass / (setting["vocabulary"] - 1)
+    kept = lattice.kept_share(own.floor / each)
+    return each, mass * kept, kept
+
+
+def gathered_cliff(history: History) -> sums.Sums | Verdict:
+    """Draws of rare ids among all draws."""
     reads: list[dict[str, Any]] = history.of("read")
     draws = sum(event["outputs"]["tokens"].numel() for event in reads)
-    if draws < notes["draws"]:
-        return unknown(f"{draws} draws were made, required: {notes['draws']}", draws, unit="draws")
     hits = sum(int((event["outputs"]["tokens"] != HEAD_ID).sum()) for event in reads)
-    mass = rare_mass(vocabulary, notes["gap"])
-    each = mass / (vocabulary - 1)
-    kept = lattice.kept_share(own.floor / each)
+    rate = np.array([rare(history)[1]])
+    return (
+        sums.table("rare ids", "[draws of rare ids, all draws]", rate, np.array([hits, draws])),
+    )
+
+
+def decided_cliff(history: History, seen: sums.Sums, ledger: Ledger, alarm: float) -> Verdict:
+    """The draws of rare ids against the exact binomial, both tails."""
+    hits, draws = seen[0].counts.tolist()
+    if draws < history.notes["draws"]:
+        reason = f"{draws} draws were made, required: {history.notes['draws']}"
+        return unknown(reason, draws, unit="draws")
+    each, rate, kept = rare(history)
     ledger.take(LEDGER, alarm)
-    level = lattice.cliff_p(hits, draws, mass * kept)
-    rare = f"ids of probability {each:.2g}"
+    level = lattice.cliff_p(hits, draws, rate)
+    ids = f"ids of probability {each:.2g}"
     if level < alarm:
         return violated(
-            f"{rare} were drawn {hits} times, {draws * mass * kept:.1f} expected; p = {level:.1e}",
+            f"{ids} were drawn {hits} times, {draws * rate:.1f} expected; p = {level:.1e}",
             draws,
             unit="draws",
         )
-    floor = math.log2(lattice.smallest_floor(draws, mass * kept, each, alarm))
+    floor = math.log2(lattice.smallest_floor(draws, rate, each, alarm))
     known = f"; declared: {100 * (1 - kept):.2g} % of them lost" if kept < 0.999 else ""
     effect = f"a noise floor of 2^{floor:.1f} or above (95 %); {hits} rare draws{known}"
-    return holds(f"{rare} are drawn as often as they must be", draws, effect, "draws")
+    return holds(f"{ids} are drawn as often as they must be", draws, effect, "draws")
+
+
+def gathered(history: History) -> sums.Sums | Verdict:
+    """Counts of values or of draws."""
+    kinds = {"values": gathered_values, "cliff": gathered_cliff}
+    return kinds[history.notes["kind"]](history)
 
 
 def check(history: History, ledger: Ledger) -> Verdict:
     """Judge values or draws, each test at its planned part of the ledger line."""
+    seen = gathered(history)
+    return seen if isinstance(seen, Verdict) else decided(history, seen, ledger)
+
+
+def decided(history: History, seen: sums.Sums, ledger: Ledger) -> Verdict:
+    """The answer to counts, wherever they were drawn."""
     alarm = SHARES[LEDGER] * ledger.alpha / TESTS_MAX
-    kinds = {"values": check_values, "cliff": check_cliff}
-    return kinds[history.notes["kind"]](history, ledger, alarm)
+    kinds = {"values": decided_values, "cliff": decided_cliff}
+    return kinds[history.notes["kind"]](history, seen, ledger, alarm)
