@@ -51,8 +51,8 @@ draftproof verify --subject tests.zoo.memory:restage_skip --only dspark/counter
 
 FAINT = """\
 Faults that no check may flag, since each lies below the smallest effect that a check states. Sizes
-follow from the profile by the check's own arithmetic; the last column gives them as absolute
-numbers. They claim no ability under which an exact check would see a single wrong token.
+follow from the profile by the check's own arithmetic; the last column gives them as plain numbers.
+An exact check sees one wrong token with certainty: what it looks at is not claimed, or is right.
 """
 
 
