@@ -8,10 +8,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from oracle.judge import lattice, significance
+from oracle.judge import binomial, chain, lattice, significance
 from oracle.judge.budget import ALPHA, SHARES
 from oracle.judge.checks import (
     accept_length,
+    block_law,
     claim,
     confidence,
     independence,
@@ -20,7 +21,7 @@ from oracle.judge.checks import (
 )
 from oracle.judge.context import Context, Profile, constant
 from oracle.judge.protocol import Factory
-from oracle.judge.script import Replay
+from oracle.judge.script import Plan, Replay
 from oracle.reference import choice, filters, law
 
 from ...judging import context
@@ -100,9 +101,26 @@ def neighbours_seen(asked: Context) -> float:
     return significance.pairs_seen(pairs, 1 / independence.MANY, alarm)
 
 
+def blocks_of(plan: Plan) -> int:
+    """How many blocks a plan drafts before anything is confirmed."""
+    return len(plan.inputs["x"]["anchor"]) * sum(isinstance(c, Replay) for c in plan.commands)
+
+
+def foreign_seen(asked: Context) -> float:
+    """Share of blocks with a neighbour's previous token that `block_law` finds, over 8 ids."""
+    plan, share = block_law.plan(asked, "vanilla"), asked.profile.share
+    laws = chain.chain(plan.setting, plan.inputs["x"], block_law.TYPES)
+    return block_law.effect_of(laws, blocks_of(plan), share, ALPHA)[0]
+
+
 def length_seen(asked: Context) -> float:
-    """Relative change of how often a length is reached that `accept_length` plans to find."""
-    return accept_length.CHANGE * asked.profile.share
+    """Relative change of how often a length is reached that `accept_length` finds, every length."""
+    each, found = accept_length.alarm_of(ALPHA) / (2 * accept_length.DRAFTS), []
+    for rule, plan in zip(accept_length.RULES, accept_length.plans(asked), strict=True):
+        _, gone_on = accept_length.lengths_law(plan.setting, plan.inputs, rule)
+        rates = [float(on.sum()) for on in gone_on]
+        found.append(max(binomial.rate_seen(blocks_of(plan), rate, each) / rate for rate in rates))
+    return min(found)
 
 
 def distance_seen(asked: Context) -> float:
@@ -113,10 +131,9 @@ def distance_seen(asked: Context) -> float:
         heat, top_k = constant(lossless.VOCABULARY, lossless.TEMPERATURE, lossless.EVERY_ID)
         top_p = plan.inputs["target"]["top_p"][: lossless.VOCABULARY].double()
         steps = filters.target_law(table.double(), choice.clamped(heat), top_k, top_p)
-        chain = steps.unsqueeze(0).expand(lossless.DRAFTS + 1, -1, -1)
-        blocks = sum(isinstance(command, Replay) for command in plan.commands)
-        blocks *= len(plan.inputs["x"]["anchor"])
-        pools = significance.pool(law.pair_laws(chain, anchor)[-1].numpy().ravel(), blocks)
+        every = steps.unsqueeze(0).expand(lossless.DRAFTS + 1, -1, -1)
+        blocks = blocks_of(plan)
+        pools = significance.pool(law.pair_laws(every, anchor)[-1].numpy().ravel(), blocks)
         level, miss = significance.STAGES[0], significance.MISS
         found.append(math.sqrt(significance.noncentrality(pools.degrees, level, miss) / blocks))
     return min(found)
@@ -168,7 +185,7 @@ SPECIMENS = (
         "block_law",
         "reads the previous token of the next row now and then",
         "blocks with a neighbour's previous token",
-        lambda asked: asked.profile.share,
+        foreign_seen,
         r"a neighbour's previous token in ([\d.e+-]+) % of blocks",
         percent,
         seldom_foreign,
