@@ -15,7 +15,7 @@ from oracle.judge.verdict import Verdict, holds
 
 from .zoo import figure, guide
 from .zoo.__main__ import app
-from .zoo.controls import CONTROLS
+from .zoo.controls import SPARED
 from .zoo.jobs import judged, shared_out
 from .zoo.listing import SCHEMA, Run, document
 from .zoo.matrix import (
@@ -121,8 +121,8 @@ def test_no_specimen_is_left_out_in_silence(profile: str, away: int) -> None:
     assert here | set(listed) == {specimen.id for specimen in everyone()}
     assert not here & set(listed)
     assert all("python -m" in why or "torchrun" in why for why in listed.values())
-    assert sum(job.role is Role.CONTROL for job in jobs) == 3 * len(CHECKS) * len(CONTROLS)
-    assert len(jobs) - 3 * len(CHECKS) * len(CONTROLS) == 2 * len(here)
+    assert sum(job.role is Role.CONTROL for job in jobs) == 3 * len(CHECKS) * len(SPARED)
+    assert len(jobs) - 3 * len(CHECKS) * len(SPARED) == 2 * len(here)
     assert sum(job.role is Role.OTHER for job in planned(profile, full=True)) == (
         (len(CHECKS) - 2) * len(here)
     )
@@ -265,5 +265,5 @@ def test_the_guide_is_what_the_specimens_say() -> None:
     assert guide.FILE.read_text(encoding="utf-8") == guide.text(), "python -m tests.zoo --guide"
     for specimen in everyone():
         assert guide.text().count(f"| `{specimen.id}` |") == 1
-    for control in CONTROLS:
+    for control in SPARED:
         assert guide.text().count(f"| `{control}` |") == 1

@@ -9,7 +9,7 @@ memory      buffers that are stale, moved, shared or left unwritten
 capture     what a recording froze, or a recording that never runs
 ranks       ranks that are not one sampler, judged under torchrun
 gate        a decision that folds when it must not
-controls    correct but different samplers, which every check must pass
+controls    correct but different samplers, and faults too faint to be told: nobody may flag them
 """
 
 from .acceptance import SPECIMENS as ACCEPTANCE

@@ -15,7 +15,7 @@ from oracle.judge.jobs import jobs_for
 
 from . import figure as heat_map
 from . import guide as guides
-from .controls import CONTROLS
+from .controls import SPARED
 from .jobs import SIZES, shared_out
 from .listing import Run, document, render
 from .matrix import CHECKS, Cell, Job, absent, everyone, planned, totals
@@ -68,7 +68,7 @@ def zoo(
     only, check = only or [], check or []
     refuse_unknown("profile", [profile], tuple(SIZES))
     refuse_unknown("check", check, CHECKS)
-    refuse_unknown("specimen or control", only, (*(s.id for s in everyone()), *CONTROLS))
+    refuse_unknown("specimen or control", only, (*(s.id for s in everyone()), *SPARED))
     if figure is not None and (missing := heat_map.missing()):
         raise typer.BadParameter(missing)
     checks = tuple(name for name in CHECKS if not check or name in check)

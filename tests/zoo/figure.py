@@ -5,7 +5,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from .controls import CONTROLS
+from .controls import SPARED
 from .listing import Run
 from .matrix import Cell, State, everyone, merged, rooms
 
@@ -38,7 +38,7 @@ def rows_of(run: Run, cells: Sequence[Cell]) -> list[tuple[str, str]]:
         for module, specimens in rooms().items()
         for specimen in specimens
     ]
-    listed += [("controls", control) for control in CONTROLS]
+    listed += [("controls", control) for control in SPARED]
     return [(room, row) for room, row in listed if row in present]
 
 

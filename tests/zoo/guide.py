@@ -5,8 +5,11 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from oracle.judge.context import PROFILES
+
 from .blocks import RARE
 from .controls import CONTROLS
+from .controls.below import BELOW
 from .matrix import everyone, rooms, torchrun
 from .noise_law import WIDE
 from .ranks import SHARED
@@ -44,6 +47,12 @@ One specimen by hand:
 ```text
 draftproof verify --subject tests.zoo.memory:restage_skip --only dspark/counter
 ```
+"""
+
+FAINT = """\
+Faults that no check may flag, since each lies below the smallest effect that a check states. Sizes
+follow from the profile by the check's own arithmetic; the last column gives them as plain numbers.
+An exact check sees one wrong token with certainty: what it looks at is not claimed, or is right.
 """
 
 
@@ -85,14 +94,28 @@ def table(specimens: tuple[Specimen, ...]) -> Iterator[str]:
 def about(control: str) -> str:
     """What a control is, in one line."""
     factory = CONTROLS[control]
-    named = factory.__name__ != PLAIN
+    named = getattr(factory, "__name__", PLAIN) != PLAIN
     return first_line(factory if named else sys.modules[factory.__module__])
+
+
+def faint() -> Iterator[str]:
+    """The lines of the table of faults that nobody may be accused of."""
+    yield "| id | what is wrong | check | of what it states | size at smoke |"
+    yield "|" + "---|" * 5
+    for one in BELOW.values():
+        size = f"{one.size(PROFILES['smoke']):.1g}"
+        part = f"{one.part:.0%} of: {one.effect}"
+        cells = (f"`{one.id}`", cleaned(one.fault), f"`{one.check}`", part, size)
+        yield f"| {' | '.join(cells)} |"
 
 
 def text() -> str:
     """The whole page."""
     lines = [INTRODUCTION]
-    lines.append(f"{len(everyone())} specimens and {len(CONTROLS)} controls.\n")
+    lines.append(
+        f"{len(everyone())} specimens, {len(CONTROLS)} controls and {len(BELOW)} "
+        "faults too faint to be told.\n"
+    )
     for module, specimens in rooms().items():
         lines.append(f"## {module.rpartition('.')[2]}\n")
         lines.append(f"{first_line(importlib.import_module(module))}\n")
@@ -105,4 +128,6 @@ def text() -> str:
     lines.append(f"{first_line(sys.modules[f'{__package__}.controls'])}\n")
     lines += ["| id | what it is |", "|---|---|"]
     lines += [f"| `{control}` | {cleaned(about(control))} |" for control in CONTROLS]
+    lines += ["", "## below the smallest detectable effect", "", FAINT]
+    lines += faint()
     return "\n".join(lines) + "\n"

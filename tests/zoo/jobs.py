@@ -18,16 +18,16 @@ from oracle.judge.trial import Trial
 from oracle.judge.verdict import Verdict
 
 from ..judging import SMALL, context
-from .controls import CONTROLS
+from .controls import SPARED, spared
 from .matrix import CHECKS, RAISED, Cell, Job, Seen, cell, everyone
 
 SIZES: dict[str, Profile] = {**PROFILES, "small": SMALL}
 
 
-def factory_of(row: str) -> Factory:
-    """The factory of a specimen or of a control."""
-    if row in CONTROLS:
-        return CONTROLS[row]
+def factory_of(row: str, profile: str) -> Factory:
+    """The factory of a specimen or of a control, at a profile."""
+    if row in SPARED:
+        return spared(row, SIZES[profile])
     (specimen,) = (specimen for specimen in everyone() if specimen.id == row)
     return load_factory(specimen.subject)
 
@@ -38,7 +38,7 @@ def probed(
 ) -> tuple[Trial, Context | Verdict]:
     """A run on a row, and what the row is able to do in a combination; once a process."""
     asked = context(combination, seed=seed, profile=SIZES[profile])
-    trial = Trial(factory_of(row), asked)
+    trial = Trial(factory_of(row, profile), asked)
     return trial, trial.probe(asked)
 
 

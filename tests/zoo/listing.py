@@ -14,7 +14,7 @@ from rich.table import Table
 
 from oracle.judge.environment import environment
 
-from .controls import CONTROLS
+from .controls import SPARED
 from .matrix import Cell, Role, State, Totals, everyone, merged
 
 FORMAT = "draftproof-zoo-1"
@@ -63,7 +63,7 @@ def document(run: Run, cells: Sequence[Cell], sums: Totals) -> dict[str, Any]:
             for specimen in everyone()
             if specimen.id in rows
         ],
-        "controls": [control for control in CONTROLS if control in rows],
+        "controls": [control for control in SPARED if control in rows],
         "cells": [
             {
                 "row": cell.job.row,

@@ -10,7 +10,7 @@ from oracle.judge.verdict import Outcome
 
 from . import SPECIMENS
 from .blocks import RARE
-from .controls import CONTROLS
+from .controls import SPARED
 from .noise_law import WIDE
 from .ranks import SHARED
 from .specimen import Specimen
@@ -142,7 +142,7 @@ def planned(
             role = role_of(specimen, check)
             if full or role is not Role.OTHER:
                 jobs.append(Job(specimen.id, specimen.combination, check, role))
-    for control in CONTROLS:
+    for control in SPARED:
         if not only or control in only:
             jobs += [Job(control, c, n, Role.CONTROL) for c in COMBINATIONS for n in checks]
     return jobs

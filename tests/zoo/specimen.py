@@ -39,3 +39,18 @@ class Wrapped:
     def __getattr__(self, verb: str) -> Any:
         """Pass every other verb on."""
         return getattr(self.inside, verb)
+
+
+class Modest(Wrapped):
+    """A subject that claims less than the one inside it."""
+
+    def __init__(self, inside: Any, *unclaimed: str) -> None:
+        """Wrap a subject; unclaimed: abilities that are left out."""
+        super().__init__(inside)
+        self.unclaimed = unclaimed
+
+    def describe(self) -> dict[str, Any]:
+        """As the subject inside, but for the abilities left out."""
+        told = self.inside.describe()
+        abilities = tuple(name for name in told["abilities"] if name not in self.unclaimed)
+        return {**told, "abilities": abilities}
