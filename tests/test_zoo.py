@@ -16,6 +16,7 @@ from .zoo.blocks import RARE
 from .zoo.noise_law import WIDE
 from .zoo.ranks import SHARED
 from .zoo.specimen import Specimen
+from .zoo.staleness import SPECIMENS as STALENESS
 
 NAMES = [check.NAME for check in ALL]
 # Faults of ranks need ranks: tests/distributed judges them, this one among them.
@@ -58,7 +59,14 @@ def killers(name: str) -> set[str]:
     return {check for check, results in judged(name, tuple(NAMES)).items() if bad(results)}
 
 
-@pytest.mark.parametrize("specimen", SPECIMENS, ids=lambda specimen: specimen.id)
+@pytest.mark.parametrize(
+    "specimen",
+    [
+        # By default they meet the one case that gives them their age: test_staleness.
+        pytest.param(s, id=s.id, marks=pytest.mark.slow if s in STALENESS else ())
+        for s in SPECIMENS
+    ],
+)
 def test_its_check_kills_it(specimen: Specimen) -> None:
     """The named killer answers violated, or unknown where it is `path`."""
     results = judged(specimen.id, (specimen.killed_by,))

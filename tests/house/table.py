@@ -57,9 +57,13 @@ TABLE = {
     "oracle/judge/coupling.py": "torch numpy .reference.* .judge.margin .judge.protocol "
     ".judge.redraw .judge.walk",
     "oracle/judge/lattice.py": "numpy scipy",
-    "oracle/judge/parity.py": "torch .reference.* .judge.attribution .judge.continuity "
-    ".judge.coupling .judge.history .judge.margin .judge.protocol .judge.verdict .judge.walk",
-    "oracle/judge/attribution.py": "torch .judge.margin .judge.coupling .judge.protocol",
+    "oracle/judge/parity.py": "torch .reference.* .judge.continuity .judge.coupling .judge.history "
+    ".judge.margin .judge.protocol .judge.staleness .judge.timeline .judge.verdict .judge.walk",
+    "oracle/judge/timeline.py": "torch .judge.coupling .judge.history .judge.protocol",
+    "oracle/judge/attribution.py": "torch numpy .reference.* .judge.margin .judge.coupling "
+    ".judge.protocol .judge.significance .judge.timeline .judge.walk",
+    "oracle/judge/staleness.py": "torch .reference.* .judge.attribution .judge.margin "
+    ".judge.timeline",
     "oracle/judge/trial.py": "torch .judge.protocol .judge.script .judge.drive .judge.history "
     ".judge.context .judge.checks .judge.margin .judge.budget .judge.verdict .judge.loading "
     ".judge.environment .judge.merge .judge.seeds .workloads.*",
@@ -90,7 +94,7 @@ TABLE = {
     ".judge.context .judge.coupling .judge.goodness .judge.walk .judge.attribution "
     ".judge.continuity .judge.merge .judge.parity .judge.seeds .judge.bank .judge.scan "
     ".judge.chain .judge.lattice .judge.transform .judge.binding .judge.binomial "
-    ".judge.prefix_law "
+    ".judge.prefix_law .judge.staleness .judge.timeline .judge.checks.lateness "
     ".judge.checks.sampling .judge.checks.gates .workloads.synthetic",
     "oracle/subjects/__init__.py": "",
     "oracle/subjects/reference.py": "torch numpy .reference.* .judge.protocol .judge.binding",
