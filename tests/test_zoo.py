@@ -16,7 +16,6 @@ from .zoo.blocks import RARE
 from .zoo.noise_law import WIDE
 from .zoo.ranks import SHARED
 from .zoo.specimen import Specimen
-from .zoo.staleness import SPECIMENS as STALENESS
 
 NAMES = [check.NAME for check in ALL]
 # Faults of ranks need ranks: tests/distributed judges them, this one among them.
@@ -62,8 +61,8 @@ def killers(name: str) -> set[str]:
 @pytest.mark.parametrize(
     "specimen",
     [
-        # By default they meet the one case that gives them their age: test_staleness.
-        pytest.param(s, id=s.id, marks=pytest.mark.slow if s in STALENESS else ())
+        # By default what is stale meets the one case that gives it its age: test_staleness.
+        pytest.param(s, id=s.id, marks=pytest.mark.slow if s.killed_by == "freshness" else ())
         for s in SPECIMENS
     ],
 )
@@ -135,11 +134,11 @@ def test_every_specimen_is_described() -> None:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("staged_after_replay", "stale top_k"),
+        pytest.param("staged_after_replay", "stale top_k", marks=pytest.mark.slow),
         ("rebound_buffer", "buffer temperature was moved"),
-        ("restage_skip", "stale temperature"),
+        pytest.param("restage_skip", "stale temperature", marks=pytest.mark.slow),
         ("stale_pad_rows", "buffer temperature: pad rows hold"),
-        ("frozen_noise", "stale noise"),
+        pytest.param("frozen_noise", "stale noise", marks=pytest.mark.slow),
     ],
 )
 def test_the_stale_buffer_is_named(name: str, words: str) -> None:

@@ -10,6 +10,7 @@ import jsonschema
 import torch
 from safetensors.torch import load_file, save_file
 
+from .budget import ALPHA
 from .protocol import Setting, Tensors
 
 FORMAT = "draftproof-history-1"
@@ -23,6 +24,7 @@ class History:
 
     events: mappings with the key 'verb' (a command name in lower case) and what was observed.
     error: text of what the subject raised, empty when it raised nothing.
+    alpha: false-alarm probability of the run that judged it. verdict: its 'outcome' and 'reason'.
     """
 
     check: str
@@ -37,6 +39,8 @@ class History:
     stages: int = 1
     error: str = ""
     rank: int = 0
+    alpha: float = ALPHA
+    verdict: Mapping[str, str] = field(default_factory=dict)
 
     def of(self, *verbs: str) -> list[dict[str, Any]]:
         """The events of these verbs, in order."""
@@ -79,7 +83,8 @@ def save(history: History, stem: Path) -> None:
     document = {"format": FORMAT, **body}
     jsonschema.validate(document, json.loads(SCHEMA.read_text()))
     stem.parent.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(document, indent=1, sort_keys=True)
+    # Keys stay in order: of two mismatches the first is told, here and when it is judged again.
+    text = json.dumps(document, indent=1)
     stem.with_name(stem.name + ".json").write_text(text)
     save_file(tensors, stem.with_name(stem.name + ".safetensors"))
 
@@ -91,11 +96,3 @@ def load(path: Path) -> History:
     tensors = load_file(path.with_suffix(".safetensors"))
     body = unpacked({key: item for key, item in document.items() if key != "format"}, tensors)
     return History(**body)
-
-
-def find(path: Path) -> list[Path]:
-    """All stored histories at a path: the file itself, or every one below a folder."""
-    if path.is_dir():
-        files = sorted(path.rglob("*.json"))
-        return [file for file in files if file.with_suffix(".safetensors").exists()]
-    return [path]

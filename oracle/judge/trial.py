@@ -112,6 +112,9 @@ class Trial:
             case = self.case_of_ranks if over_ranks else self.case
             history, verdict = case(check, plan, context)
             seconds = time.perf_counter() - start
+            if history is not None:
+                history.alpha = self.ledger.alpha
+                history.verdict = {"outcome": verdict.outcome.value, "reason": verdict.reason}
             kept = history if self.keep else None
             yield Result(check.NAME, context.label, plan.case, verdict, seconds, kept)
 
@@ -136,7 +139,7 @@ class Trial:
             self.play(driver, history, plan.confirm)
             verdict = judged(check, history, self.ledger)
         if isinstance(verdict, Pending):
-            return history, unknown(f"stage two did not decide: {verdict.reason}")
+            return history, undecided(verdict)
         return history, verdict
 
     def case_of_ranks(
@@ -231,9 +234,16 @@ def judged(check: ModuleType, history: History, ledger: Ledger) -> Verdict | Pen
     return answer
 
 
+def undecided(pending: Pending) -> Verdict:
+    """The answer of a check that asks for more than two stages."""
+    return unknown(f"stage two did not decide: {pending.reason}")
+
+
 def judge_again(history: History, ledger: Ledger) -> Verdict:
     """Judge a stored history; one that lacks its second stage stays unknown."""
     answer = judged(named(history.check), history, ledger)
+    if isinstance(answer, Pending) and history.stages > 1:
+        return undecided(answer)
     if isinstance(answer, Pending):
         return unknown(f"stage one was alarmed and no fresh draws are stored: {answer.reason}")
     return answer

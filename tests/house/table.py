@@ -5,7 +5,8 @@
 TABLE = {
     # oracle
     "oracle/__init__.py": ".judge.history .judge.protocol .judge.script .judge.verdict <dynamic>",
-    "oracle/__main__.py": "typer rich torch .judge.* .nightly .options .planner .recorder",
+    "oracle/__main__.py": "typer rich torch .judge.* .nightly .options .planner .recorder .rejudge",
+    "oracle/rejudge.py": "typer rich .judge.archive .judge.verdict .options",
     "oracle/recorder.py": "typer .judge.vectors.store",
     "oracle/planner.py": "typer rich torch numpy .judge.* .reference.* .workloads.synthetic",
     "oracle/nightly.py": "typer rich .judge.* .options",
@@ -28,7 +29,10 @@ TABLE = {
     "oracle/judge/__init__.py": "",
     "oracle/judge/protocol.py": "torch",
     "oracle/judge/script.py": "torch .judge.protocol",
-    "oracle/judge/history.py": "torch safetensors jsonschema .judge.script .judge.protocol",
+    "oracle/judge/history.py": "torch safetensors jsonschema .judge.budget .judge.script "
+    ".judge.protocol",
+    "oracle/judge/archive.py": "jsonschema .judge.budget .judge.history .judge.redraw .judge.trial "
+    ".judge.verdict",
     "oracle/judge/drive.py": "torch .judge.protocol .judge.script .judge.history .judge.redraw",
     "oracle/judge/margin.py": "numpy",
     "oracle/judge/significance.py": "numpy scipy",

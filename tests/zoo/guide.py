@@ -31,6 +31,7 @@ python -m tests.zoo --full                 every check on every specimen, profil
 python -m tests.zoo --only restage_skip    one specimen or control; may be repeated
 python -m tests.zoo --check coupled        one check; may be repeated
 python -m tests.zoo --json FILE --figure FILE.png
+python -m tests.zoo --save DIR             store every kill; draftproof judge DIR judges it again
 ```
 
 By default a specimen meets its named killer and its named blind check, and a control meets every
