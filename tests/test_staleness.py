@@ -84,7 +84,7 @@ WORDS = {
 }
 
 
-@pytest.mark.parametrize("inside", [reference.factory, ShowsNoNoise, torch_ops.factory])
+@pytest.mark.parametrize("inside", [ShowsNoNoise, torch_ops.factory])
 @pytest.mark.parametrize("field", WORDS)
 def test_any_input_of_a_black_box_has_its_age(inside: Factory, field: str) -> None:
     """No buffer to look at: the protocol's word for it, and as many replays as it was held back."""

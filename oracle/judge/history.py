@@ -80,6 +80,8 @@ def save(history: History, stem: Path) -> None:
     size = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
     if size > SIZE_LIMIT:
         raise ValueError(f"the history holds {size} bytes, required: at most {SIZE_LIMIT}")
+    if not history.verdict:
+        del body["verdict"]
     document = {"format": FORMAT, **body}
     jsonschema.validate(document, json.loads(SCHEMA.read_text()))
     stem.parent.mkdir(parents=True, exist_ok=True)

@@ -116,12 +116,11 @@ def pads_of(history: History) -> Verdict:
     """Compare pad rows with the neutral value; a stale one with all that its rows ever held."""
     live_rows, bucket = history.notes["live_rows"], history.notes["bucket"]
     held: dict[str, list[torch.Tensor]] = {}
-    found, used = dict[str, str](), 0
+    found: dict[str, str] = {}
     for event in history.of("observe"):
         name = event["buffer"]
         before = held.setdefault(name, [])
         rows = event["content"][live_rows:bucket]
-        used += 1
         if before and event["pad"] == "neutral" and not bool((rows == NEUTRAL[name]).all()):
             ages = [a for a, old in enumerate(reversed(before), 1) if torch.equal(old, rows)]
             number, age = len(before), max(ages, default=0)
@@ -134,8 +133,8 @@ def pads_of(history: History) -> Verdict:
             found[name] = said
         before.append(rows)
     if found:
-        return violated("; ".join(found.values()), used, unit="looks", buffers=list(found))
-    return holds("pad rows are neutral", used, "one pad row that keeps a request", "looks")
+        return violated("; ".join(found.values()), len(held), unit="buffers", buffers=list(found))
+    return holds("pad rows are neutral", len(held), "one pad row that keeps a request", "buffers")
 
 
 def check(history: History, _ledger: Ledger) -> Verdict:
