@@ -194,8 +194,8 @@ def told(run: Judged) -> tuple[str, dict[str, int]]:
 
 def explanation(blocks: Sequence[Moment], stages: str) -> str:
     """What explains the last of these blocks, as a phrase; '' when no earlier value does."""
-    *earlier, now = blocks
-    wrong, what = stale(now, earlier, ARITHMETIC[stages], 0.0)
-    if not wrong or what is None:
+    if not blocks or not blocks[-1].outputs:
         return ""
-    return told(Judged(blocks, [Found(now, what)], 0))[0]
+    *earlier, now = blocks
+    what = stale(now, earlier, ARITHMETIC[stages], 0.0)[1]
+    return "" if what is None else told(Judged(blocks, [Found(now, what)], 0))[0]

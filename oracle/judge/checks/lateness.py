@@ -2,6 +2,7 @@
 
 import torch
 
+from ..attribution import DEPTH
 from ..context import Context, Size, as_inputs, query_rows
 from ..history import History
 from ..protocol import OUTPUTS, Tensors
@@ -98,7 +99,9 @@ def check(history: History, limit: float) -> Verdict:
         used += tokens.numel()
         if bool(((tokens < 0) | (tokens >= history.setting["vocabulary"])).any()):
             return violated("tokens lie outside the vocabulary", used, unit="tokens")
-    run = judged(timeline(history), history.description["stages"], limit)
+    # Every block may be contradicted by chance, and repeat the draws of any of those before it.
+    each = limit / (len(history.of("read")) * DEPTH)
+    run = judged(timeline(history), history.description["stages"], each)
     phrase, ages = told(run)
     if phrase:
         return violated(f"stale: {phrase}", used, unit="tokens", ages=ages)
