@@ -15,6 +15,7 @@ from oracle.judge import history as histories
 from oracle.judge.trial import Result
 from oracle.judge.verdict import errored
 
+from .zoo.__main__ import app as zoo
 from .zoo.jobs import judged
 from .zoo.matrix import CHECKS, Job, Role, State, elsewhere, everyone
 
@@ -118,7 +119,10 @@ def test_what_cannot_be_stored_says_so(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_another_verdict_than_the_stored_one_is_told(tmp_path: Path) -> None:
     """A file that promises what its history does not give is not green."""
-    killed("folds_fp8_head", tmp_path)
+    one = ["--profile", "small", "--jobs", "1", "--only", "folds_fp8_head", "--check", "gates"]
+    done = CliRunner().invoke(zoo, [*one, "--save", str(tmp_path)])
+    assert done.exit_code == 0
+    assert "kills stored: 1; draftproof judge" in done.output
     (path,) = archive.find(tmp_path)
     document = json.loads(path.read_text())
     document["verdict"]["reason"] = "something else"

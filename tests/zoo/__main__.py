@@ -57,7 +57,7 @@ def stored(folder: Path) -> str:
     files = archive.find(folder) if folder.exists() else []
     notes = [file.stem for file in files if archive.format_of(file) == archive.UNSTORED]
     untold = f"; without a history: {', '.join(notes)}" if notes else ""
-    return f"{len(files)} kills stored, draftproof judge {folder} judges them again{untold}"
+    return f"kills stored: {len(files)}; draftproof judge {folder} judges them again{untold}"
 
 
 @app.command()
