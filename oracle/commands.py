@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from .judge import history as histories
+from .judge import archive
 from .judge import report as reports
 from .judge.budget import ALPHA, ALPHA_MIN, SHARES, Ledger
 from .judge.checks import ALL, named
@@ -26,12 +26,13 @@ from .judge.loading import NAMED, AdapterError, CannotServeError, load_factory
 from .judge.merge import World, enter
 from .judge.protocol import ABILITIES, Factory
 from .judge.shards import sources
-from .judge.trial import Result, Trial, judge_again, workload_named
-from .judge.verdict import exit_code
+from .judge.trial import Result, Trial, workload_named
+from .judge.verdict import Outcome
 from .nightly import deep, merge
 from .options import chosen_combinations, engine_and_device, shard_named, usage
 from .planner import plan
 from .recorder import record
+from .rejudge import judge
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help=__doc__)
 UNKNOWN = 3
@@ -39,6 +40,7 @@ app.command()(plan)
 app.command()(deep)
 app.command()(merge)
 app.command()(record)
+app.command()(judge)
 
 
 def run_with_progress(trial: Trial, console: Console, save: Path | None) -> list[Result]:
@@ -60,10 +62,13 @@ def run_with_progress(trial: Trial, console: Console, save: Path | None) -> list
             results.append(replace(result, history=None))
             # What all ranks saw together is stored by the first.
             shared = trial.world.rank > 0 and result.history and result.check == "ranks"
-            if save is not None and result.history is not None and not shared:
+            ran = result.history is not None or result.verdict.outcome is Outcome.ERRORED
+            if save is not None and ran and not shared:
                 name = f"{len(results):03d}-{result.check}-{result.combination}"
                 stem = save / name.replace("/", "-").replace(" ", "-")
-                histories.save(result.history, stem)
+                again, where = trial.reproduce, environment(trial.context.device)
+                if why := archive.store(result, stem, again, where):
+                    console.print(f"not stored: {result.check}, {result.case}: {why}")
     return results
 
 
@@ -163,24 +168,6 @@ def verify(
         reports.render(report, run, console)
     world.leave()
     raise typer.Exit(report["exit_code"])
-
-
-@app.command()
-def judge(history: Annotated[Path, typer.Argument(help="a stored .json, or a folder")]) -> None:
-    """Judge stored histories again, without the subject. Exit codes as for verify."""
-    console = Console()
-    if not history.exists():
-        raise usage(f"{history} does not exist")
-    found = histories.find(history)
-    outcomes = []
-    ledger = Ledger()
-    for path in found:
-        stored = histories.load(path)
-        verdict = judge_again(stored, ledger)
-        outcomes.append(verdict.outcome)
-        console.print(f"{verdict.outcome.value}: {stored.check}, {stored.case}: {verdict.reason}")
-    console.print(f"{len(found)} histories judged")
-    raise typer.Exit(exit_code(outcomes))
 
 
 @app.command(name="list")

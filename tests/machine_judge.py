@@ -10,13 +10,14 @@ from typing import ClassVar
 
 from hypothesis.stateful import RuleBasedStateMachine
 
+from oracle.judge.answer import judge_again, judged
 from oracle.judge.budget import Ledger
 from oracle.judge.checks import accept_rule, equality, path
 from oracle.judge.drive import Driver
 from oracle.judge.history import History, save
 from oracle.judge.protocol import Factory
 from oracle.judge.script import Command
-from oracle.judge.trial import Trial, judge_again, judged
+from oracle.judge.trial import Trial
 from oracle.judge.verdict import Outcome, Verdict
 
 from .judging import FOLDED

@@ -6,13 +6,14 @@ from typing import Any
 import pytest
 import torch
 
+from oracle.judge.answer import judged
 from oracle.judge.checks import ALL, accept_rule, draft_law, named, path
 from oracle.judge.context import Size, as_inputs, query_rows
 from oracle.judge.drive import Driver
 from oracle.judge.loading import build
 from oracle.judge.protocol import Setting
 from oracle.judge.script import Accept, Eager, Load, Plan, block
-from oracle.judge.trial import COMBINATIONS, Trial, judged
+from oracle.judge.trial import COMBINATIONS, Trial
 from oracle.judge.verdict import Outcome, Pending
 from oracle.subjects.reference import Reference
 from oracle.subjects.reference import factory as reference
@@ -100,7 +101,7 @@ class Breaks(Reference):
 def test_a_subject_that_raises_has_errored() -> None:
     """Its own words are kept, and nothing holds."""
     found = verdicts(Breaks, context(), (("dspark", "counter"),), ("freshness",))
-    assert [r.verdict.outcome for r in found["freshness"]] == [Outcome.ERRORED]
+    assert {r.verdict.outcome for r in found["freshness"]} == {Outcome.ERRORED}
     assert "MemoryError: no room for block 3" in found["freshness"][0].verdict.reason
 
 

@@ -4,13 +4,14 @@ from dataclasses import replace
 
 import torch
 
+from oracle.judge.answer import judged
 from oracle.judge.budget import Ledger
 from oracle.judge.checks import draft_law
 from oracle.judge.drive import Driver
 from oracle.judge.history import History
 from oracle.judge.loading import build
 from oracle.judge.protocol import Factory
-from oracle.judge.trial import Trial, judged, placed
+from oracle.judge.trial import Trial, placed
 from oracle.judge.verdict import Outcome, Pending, Verdict
 
 from .judging import FOLDED, context

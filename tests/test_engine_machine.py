@@ -20,10 +20,10 @@ from impl.runner import Runner
 from impl.stages import Stages
 from impl.subject import factory as folded
 from oracle.commands import app
+from oracle.judge.answer import judge_again
 from oracle.judge.budget import Ledger
 from oracle.judge.history import load
 from oracle.judge.protocol import Factory, Setting, Tensors
-from oracle.judge.trial import judge_again
 from oracle.judge.verdict import Outcome, ViolationRuntimeError
 from oracle.workloads.synthetic import Synthetic
 

@@ -9,8 +9,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from oracle.judge import archive, margin
 from oracle.judge import history as histories
-from oracle.judge import margin
 from oracle.judge.budget import SHARES, Ledger, OverspentError
 from oracle.judge.history import History
 from oracle.judge.loading import AdapterError, CannotServeError, build, load_factory
@@ -141,7 +141,7 @@ def test_a_history_survives_storage(tmp_path: Path) -> None:
     assert torch.equal(stored.setting["head"], torch.eye(3, dtype=torch.bfloat16))
     assert torch.equal(stored.of("read")[0]["outputs"]["tokens"], torch.tensor([[0, 1]]))
     assert stored.notes["allowed"].dtype == torch.bool
-    assert histories.find(tmp_path) == [tmp_path / "one.json"]
+    assert archive.find(tmp_path) == [tmp_path / "one.json"]
 
 
 def test_a_history_that_is_too_large_or_holds_objects_is_refused(

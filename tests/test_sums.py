@@ -8,6 +8,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
+from oracle.judge.answer import counts
 from oracle.judge.budget import Ledger
 from oracle.judge.checks import ALL, named
 from oracle.judge.drive import Driver
@@ -16,7 +17,7 @@ from oracle.judge.history import History
 from oracle.judge.loading import build, load_factory
 from oracle.judge.significance import Counts
 from oracle.judge.sums import Sum, Sums, added, documents, packed, read, unpacked
-from oracle.judge.trial import Trial, counts, placed
+from oracle.judge.trial import Trial, placed
 from oracle.judge.verdict import Outcome, Verdict
 
 from .judging import SMALL, context, probed

@@ -58,7 +58,14 @@ def killers(name: str) -> set[str]:
     return {check for check, results in judged(name, tuple(NAMES)).items() if bad(results)}
 
 
-@pytest.mark.parametrize("specimen", SPECIMENS, ids=lambda specimen: specimen.id)
+@pytest.mark.parametrize(
+    "specimen",
+    [
+        # By default what is stale meets the one case that gives it its age: test_staleness.
+        pytest.param(s, id=s.id, marks=pytest.mark.slow if s.killed_by == "freshness" else ())
+        for s in SPECIMENS
+    ],
+)
 def test_its_check_kills_it(specimen: Specimen) -> None:
     """The named killer answers violated, or unknown where it is `path`."""
     results = judged(specimen.id, (specimen.killed_by,))
@@ -127,11 +134,11 @@ def test_every_specimen_is_described() -> None:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("staged_after_replay", "stale top_k"),
+        pytest.param("staged_after_replay", "stale top_k", marks=pytest.mark.slow),
         ("rebound_buffer", "buffer temperature was moved"),
-        ("restage_skip", "stale temperature"),
+        pytest.param("restage_skip", "stale temperature", marks=pytest.mark.slow),
         ("stale_pad_rows", "buffer temperature: pad rows hold"),
-        ("frozen_noise", "stale noise"),
+        pytest.param("frozen_noise", "stale noise", marks=pytest.mark.slow),
     ],
 )
 def test_the_stale_buffer_is_named(name: str, words: str) -> None:

@@ -2,6 +2,8 @@
 
 import json
 import sys
+from collections import Counter
+from itertools import product
 from pathlib import Path
 
 import jsonschema
@@ -11,6 +13,7 @@ from typer.testing import Result as Told
 
 from oracle.judge.checks import named
 from oracle.judge.history import History
+from oracle.judge.trial import COMBINATIONS
 from oracle.judge.verdict import Verdict, holds
 
 from .zoo import figure, guide
@@ -113,7 +116,7 @@ def test_totals_count_rows_and_the_worst_combination_speaks() -> None:
 
 @pytest.mark.parametrize(("profile", "away"), [("small", 6), ("smoke", 6), ("ci", 4), ("deep", 4)])
 def test_no_specimen_is_left_out_in_silence(profile: str, away: int) -> None:
-    """Judged here or listed with its command; controls meet every check thrice."""
+    """Judged here or listed with its command; controls meet every check, in full every cell."""
     listed = absent(profile)
     jobs = planned(profile, full=False)
     here = {job.row for job in jobs if job.role is not Role.CONTROL}
@@ -121,11 +124,17 @@ def test_no_specimen_is_left_out_in_silence(profile: str, away: int) -> None:
     assert here | set(listed) == {specimen.id for specimen in everyone()}
     assert not here & set(listed)
     assert all("python -m" in why or "torchrun" in why for why in listed.values())
-    assert sum(job.role is Role.CONTROL for job in jobs) == 3 * len(CHECKS) * len(SPARED)
-    assert len(jobs) - 3 * len(CHECKS) * len(SPARED) == 2 * len(here)
-    assert sum(job.role is Role.OTHER for job in planned(profile, full=True)) == (
-        (len(CHECKS) - 2) * len(here)
+    controls = [job for job in jobs if job.role is Role.CONTROL]
+    assert Counter((job.row, job.check) for job in controls) == dict.fromkeys(
+        product(SPARED, CHECKS), 1
     )
+    for check in CHECKS:
+        dealt = {job.combination for job in controls if job.check == check}
+        assert set(COMBINATIONS) - dealt <= {("dflash", "none")}
+    assert len(jobs) - len(controls) == 2 * len(here)
+    whole = planned(profile, full=True)
+    assert sum(job.role is Role.CONTROL for job in whole) == 3 * len(CHECKS) * len(SPARED)
+    assert sum(job.role is Role.OTHER for job in whole) == (len(CHECKS) - 2) * len(here)
 
 
 def ran(*options: str) -> Told:

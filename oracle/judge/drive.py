@@ -244,7 +244,9 @@ class Driver:
         return {"buffer": command.buffer, "which": command.which}
 
     def observe(self, command: Observe) -> dict[str, Any]:
-        """Store a buffer as it is now."""
+        """Store a buffer as it is now; one that need not be there may be absent."""
+        if not command.must and command.buffer not in self.subject.buffers():
+            return {"buffer": command.buffer, "absent": True}
         entry = self.buffer(command.buffer)
         return {
             "buffer": command.buffer,

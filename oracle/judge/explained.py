@@ -31,12 +31,16 @@ EXPLAINED: dict[str, Words] = {
     ),
     "freshness": Words(
         "one field is changed between two loads, also in place; tokens that the old value explains "
-        "and the new one does not are stale; two replays agree by chance less than 1e-9",
-        "a field that is stale and equal",
+        "and the new one does not are stale; two replays agree by chance less than 1e-9. In a "
+        "chain of loads that all differ, the earlier value under which the reference agrees with "
+        "every row is the one that was used, and gives the age in replays",
+        "a field that is stale and equal; fields that are late by different ages; an age beyond "
+        "12 blocks; the context of a draft model, but for hidden states that stay",
     ),
     "writeset": Words(
         "two poisons in turn in every buffer: what differs between the two runs was read before it "
-        "was written; pads equal their neutral value, addresses stay",
+        "was written; pads equal their neutral value, addresses stay; a pad that does not is "
+        "compared with what its rows held after each earlier block, which gives its age",
         "memory that the subject does not list as a buffer",
     ),
     "retention": Words(

@@ -10,6 +10,7 @@ import jsonschema
 import torch
 from safetensors.torch import load_file, save_file
 
+from .budget import ALPHA
 from .protocol import Setting, Tensors
 
 FORMAT = "draftproof-history-1"
@@ -24,6 +25,7 @@ class History:
     events: mappings with the key 'verb' (a command name in lower case) and what was observed.
     error: text of what the subject raised, empty when it raised nothing.
     sums: by stage, what a statistical check counted, as in the schema of a report.
+    alpha: false-alarm probability of the run that judged it. verdict: its 'outcome' and 'reason'.
     """
 
     check: str
@@ -39,6 +41,8 @@ class History:
     error: str = ""
     rank: int = 0
     sums: dict[str, Any] = field(default_factory=dict)
+    alpha: float = ALPHA
+    verdict: Mapping[str, str] = field(default_factory=dict)
 
     def of(self, *verbs: str) -> list[dict[str, Any]]:
         """The events of these verbs, in order."""
@@ -78,10 +82,13 @@ def save(history: History, stem: Path) -> None:
     size = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
     if size > SIZE_LIMIT:
         raise ValueError(f"the history holds {size} bytes, required: at most {SIZE_LIMIT}")
+    if not history.verdict:
+        del body["verdict"]
     document = {"format": FORMAT, **body}
     jsonschema.validate(document, json.loads(SCHEMA.read_text()))
     stem.parent.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(document, indent=1, sort_keys=True)
+    # Keys stay in order: of two mismatches the first is told, here and when it is judged again.
+    text = json.dumps(document, indent=1)
     stem.with_name(stem.name + ".json").write_text(text)
     save_file(tensors, stem.with_name(stem.name + ".safetensors"))
 
@@ -93,11 +100,3 @@ def load(path: Path) -> History:
     tensors = load_file(path.with_suffix(".safetensors"))
     body = unpacked({key: item for key, item in document.items() if key != "format"}, tensors)
     return History(**body)
-
-
-def find(path: Path) -> list[Path]:
-    """All stored histories at a path: the file itself, or every one below a folder."""
-    if path.is_dir():
-        files = sorted(path.rglob("*.json"))
-        return [file for file in files if file.with_suffix(".safetensors").exists()]
-    return [path]

@@ -5,12 +5,13 @@ from typing import Any
 import torch
 
 from ..reference import choice
-from .attribution import stale_field
 from .continuity import NoiseTrail
 from .coupling import block_noise, counter_of, couple
 from .history import History
 from .margin import ARITHMETIC
 from .protocol import Setting, Tensors
+from .staleness import explanation
+from .timeline import moments
 from .verdict import Verdict, holds, not_applicable, violated
 from .walk import as_numpy, walk
 
@@ -41,7 +42,7 @@ def parity(history: History) -> Verdict:
         near += int((result.gaps <= result.windows).sum())
         complaint = result.mismatches[0].sentence() if result.illegal else claims(history, event)
         if complaint:
-            stale = parity_reason(history, position, noise, settings)
+            stale = parity_reason(history, position)
             because = f" ({stale})" if stale else pre_bias(settings[-1], inputs, outputs)
             because = because if stale or result.illegal else ""
             return violated(
@@ -57,24 +58,10 @@ def parity(history: History) -> Verdict:
     return holds("all tokens equal the reference's", judged, effect, "draws")
 
 
-def parity_reason(
-    history: History, position: int, noise: torch.Tensor | None, settings: list[Setting]
-) -> str:
-    """Name the stale input or weight that would explain a mismatch, if one does.
-
-    settings: the setting with the weights of each time, in order; the last is in force.
-    """
-    events = history.events[: position + 1]
-    name, outputs = events[-1]["inputs"], events[-1]["outputs"]
-    loads = [e["inputs"] for e in events if e["verb"] in ("load", "eager")]
-    current = history.inputs[name]
-    earlier = [history.inputs[load] for load in reversed(loads) if load != name]
-    earlier = [old for old in earlier if set(old) == set(current)][:3]
-    arithmetic = ARITHMETIC[history.description["stages"]]
-    for past in settings[-2:-1]:
-        if couple(past, current, outputs, noise, arithmetic).illegal == 0:
-            return "the weights are one update old"
-    return stale_field(settings[-1], current, earlier, outputs, noise, arithmetic)
+def parity_reason(history: History, position: int) -> str:
+    """Name what was stale in the block that event `position` shows, with its age; '' if nothing."""
+    blocks = moments(history.setting, history.inputs, history.events[: position + 1])
+    return explanation(blocks, history.description["stages"])
 
 
 def claims(history: History, event: dict[str, Any]) -> str:

@@ -60,9 +60,10 @@ class Poison:
 
 @dataclass(frozen=True)
 class Observe:
-    """Store the content and the address of a buffer."""
+    """Store the content and the address of a buffer. must: a subject without it has erred."""
 
     buffer: str
+    must: bool = True
 
 
 @dataclass(frozen=True)

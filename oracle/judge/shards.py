@@ -13,6 +13,7 @@ from typing import Any, cast
 
 from jsonschema import Draft202012Validator, ValidationError
 
+from .answer import counts
 from .budget import Ledger
 from .checks import ALL, named
 from .context import PROFILES, Context
@@ -22,7 +23,7 @@ from .loading import CannotServeError, source_digest
 from .report import SCHEMA, Run
 from .script import Plan
 from .sums import Sums, added, documents, read
-from .trial import Result, Trial, counts, seeded, workload_named
+from .trial import Result, Trial, seeded, workload_named
 from .verdict import Outcome, Pending, Verdict, unknown, worst
 
 # Two reports of one run agree on these; machines may differ.

@@ -8,19 +8,18 @@ from typing import Any
 
 import torch
 
+from .answer import counts, judged, undecided
 from .budget import Ledger
-from .checks import ALL, named
+from .checks import ALL
 from .context import Context, Workload
 from .drive import Driver, MalformedError
 from .environment import environment
 from .history import History
 from .loading import AdapterError, CannotServeError, build
-from .margin import ARITHMETIC
 from .merge import World, added, merged
 from .protocol import Factory, Setting, Subject
 from .script import Plan
 from .seeds import seed_of
-from .sums import Sums, documents
 from .verdict import Pending, Verdict, errored, not_applicable, unknown
 
 ALONE = "one process: start it with torchrun --nproc-per-node 2 -m oracle verify"
@@ -123,6 +122,9 @@ class Trial:
             case = self.case_of_ranks if over_ranks else self.case
             history, verdict = case(check, plan, context)
             seconds = time.perf_counter() - start
+            if history is not None:
+                history.alpha = self.ledger.alpha
+                history.verdict = {"outcome": verdict.outcome.value, "reason": verdict.reason}
             kept = history if self.keep else None
             sums = history.sums if history else {}
             seeds = (seeded(plan, context).setting["seed"],) if sums else ()
@@ -151,7 +153,7 @@ class Trial:
             self.play(driver, history, plan.confirm)
             verdict = judged(check, history, self.ledger, only)
         if isinstance(verdict, Pending):
-            return history, unknown(f"stage two did not decide: {verdict.reason}")
+            return history, undecided(verdict)
         return history, verdict
 
     def case_of_ranks(
@@ -234,11 +236,6 @@ def placed(setting: Setting) -> dict[str, Any]:
     }
 
 
-def counts(check: ModuleType) -> bool:
-    """Whether a check decides on sums of draws alone, so that shards of it can be added."""
-    return hasattr(check, "gathered")
-
-
 def mine(check: ModuleType, number: int, context: Context) -> bool:
     """Whether this shard plays case `number` of a check.
 
@@ -248,40 +245,6 @@ def mine(check: ModuleType, number: int, context: Context) -> bool:
         return True
     turn = number + ALL.index(check) + COMBINATIONS.index((context.family, context.dialect))
     return turn % context.shards == context.shard - 1
-
-
-def judged(
-    check: ModuleType, history: History, ledger: Ledger, only: Context | None = None
-) -> Verdict | Pending:
-    """One check's answer on a history; an error of the subject comes first.
-
-    only: of a shard, whose sums are kept and decide nothing by chance.
-    """
-    if history.error:
-        return errored(history.error)
-    if history.description["stages"] not in ARITHMETIC:
-        return errored(
-            f"stages are {history.description['stages']!r}, required: one of {sorted(ARITHMETIC)}"
-        )
-    if not counts(check):
-        answer: Verdict | Pending = check.check(history, ledger)
-        return answer
-    seen: Sums | Verdict = check.gathered(history)
-    if isinstance(seen, Verdict):
-        return seen
-    history.sums[str(history.stages)] = documents(seen)
-    if only is not None:
-        return unknown(f"counted by shard {only.shard} of {only.shards}: draftproof merge decides")
-    decided: Verdict | Pending = check.decided(history, seen, ledger)
-    return decided
-
-
-def judge_again(history: History, ledger: Ledger) -> Verdict:
-    """Judge a stored history; one that lacks its second stage stays unknown."""
-    answer = judged(named(history.check), history, ledger)
-    if isinstance(answer, Pending):
-        return unknown(f"stage one was alarmed and no fresh draws are stored: {answer.reason}")
-    return answer
 
 
 def workload_named(name: str) -> Workload:

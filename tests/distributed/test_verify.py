@@ -43,7 +43,7 @@ def test_two_ranks_are_one_sampler(tmp_path: Path) -> None:
         check=False,
     )
     assert judged.returncode == 0, judged.stdout
-    assert f"{len(cases)} histories judged" in judged.stdout
+    assert f"{len(cases)} histories judged, {len(cases)} as stored" in judged.stdout
 
 
 Answers = dict[str, dict[str, list[list[str]]]]

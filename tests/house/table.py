@@ -6,7 +6,8 @@ TABLE = {
     # oracle
     "oracle/__init__.py": ".judge.history .judge.protocol .judge.script .judge.verdict <dynamic>",
     "oracle/__main__.py": ".commands .judge",
-    "oracle/commands.py": "typer rich torch .judge.* .nightly .options .planner .recorder",
+    "oracle/commands.py": "typer rich torch .judge.* .nightly .options .planner .recorder .rejudge",
+    "oracle/rejudge.py": "typer rich .judge.archive .judge.verdict .options",
     "oracle/recorder.py": "typer .judge.vectors.store",
     "oracle/planner.py": "typer rich torch numpy .judge.* .reference.* .workloads.synthetic",
     "oracle/nightly.py": "typer rich .judge.* .options",
@@ -29,7 +30,10 @@ TABLE = {
     "oracle/judge/__init__.py": "",
     "oracle/judge/protocol.py": "torch",
     "oracle/judge/script.py": "torch .judge.protocol",
-    "oracle/judge/history.py": "torch safetensors jsonschema .judge.script .judge.protocol",
+    "oracle/judge/history.py": "torch safetensors jsonschema .judge.budget .judge.script "
+    ".judge.protocol",
+    "oracle/judge/archive.py": "jsonschema .judge.answer .judge.budget .judge.history "
+    ".judge.redraw .judge.trial .judge.verdict",
     "oracle/judge/drive.py": "torch .judge.protocol .judge.script .judge.history .judge.redraw",
     "oracle/judge/margin.py": "numpy",
     "oracle/judge/significance.py": "numpy scipy",
@@ -59,13 +63,19 @@ TABLE = {
     "oracle/judge/coupling.py": "torch numpy .reference.* .judge.margin .judge.protocol "
     ".judge.redraw .judge.walk",
     "oracle/judge/lattice.py": "numpy scipy",
-    "oracle/judge/parity.py": "torch .reference.* .judge.attribution .judge.continuity "
-    ".judge.coupling .judge.history .judge.margin .judge.protocol .judge.verdict .judge.walk",
-    "oracle/judge/attribution.py": "torch .judge.margin .judge.coupling .judge.protocol",
-    "oracle/judge/trial.py": "torch .judge.protocol .judge.script .judge.drive .judge.history "
-    ".judge.context .judge.checks .judge.margin .judge.budget .judge.verdict .judge.loading "
-    ".judge.environment .judge.merge .judge.seeds .judge.sums .workloads.*",
-    "oracle/judge/shards.py": "jsonschema .judge.budget .judge.checks .judge.context "
+    "oracle/judge/parity.py": "torch .reference.* .judge.continuity .judge.coupling .judge.history "
+    ".judge.margin .judge.protocol .judge.staleness .judge.timeline .judge.verdict .judge.walk",
+    "oracle/judge/timeline.py": "torch .judge.coupling .judge.history .judge.protocol",
+    "oracle/judge/attribution.py": "torch numpy .reference.* .judge.margin .judge.coupling "
+    ".judge.protocol .judge.significance .judge.timeline .judge.walk",
+    "oracle/judge/staleness.py": "torch .reference.* .judge.attribution .judge.margin "
+    ".judge.timeline",
+    "oracle/judge/answer.py": ".judge.budget .judge.checks .judge.context .judge.history "
+    ".judge.margin .judge.sums .judge.verdict",
+    "oracle/judge/trial.py": "torch .judge.answer .judge.protocol .judge.script .judge.drive "
+    ".judge.history .judge.context .judge.checks .judge.budget .judge.verdict .judge.loading "
+    ".judge.environment .judge.merge .judge.seeds .workloads.*",
+    "oracle/judge/shards.py": "jsonschema .judge.answer .judge.budget .judge.checks .judge.context "
     ".judge.evidence .judge.history .judge.loading .judge.report .judge.script .judge.sums "
     ".judge.trial .judge.verdict",
     "oracle/judge/crew.py": "",
@@ -99,7 +109,7 @@ TABLE = {
     ".judge.context .judge.coupling .judge.goodness .judge.walk .judge.attribution "
     ".judge.continuity .judge.merge .judge.parity .judge.seeds .judge.bank .judge.scan "
     ".judge.chain .judge.lattice .judge.transform .judge.binding .judge.binomial "
-    ".judge.prefix_law .judge.sums "
+    ".judge.prefix_law .judge.staleness .judge.sums .judge.timeline .judge.checks.lateness "
     ".judge.checks.sampling .judge.checks.gates .workloads.synthetic",
     "oracle/subjects/__init__.py": "",
     "oracle/subjects/reference.py": "torch numpy .reference.* .judge.protocol .judge.binding",

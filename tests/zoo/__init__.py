@@ -6,6 +6,7 @@ blocks      steps of another row or tile, noise, coins and seeds that are shared
 noise       noise that is shared, or keyed by what it must not be
 noise_law   noise of another law than declared
 memory      buffers that are stale, moved, shared or left unwritten
+staleness   exactly one buffer a replay, or several, behind
 capture     what a recording froze, or a recording that never runs
 ranks       ranks that are not one sampler, judged under torchrun
 gate        a decision that folds when it must not
@@ -21,6 +22,7 @@ from .memory import SPECIMENS as MEMORY
 from .noise import SPECIMENS as NOISE
 from .noise_law import SPECIMENS as NOISE_LAW
 from .specimen import Specimen
+from .staleness import SPECIMENS as STALENESS
 
 SPECIMENS: tuple[Specimen, ...] = (
     *ARITHMETIC,
@@ -29,6 +31,7 @@ SPECIMENS: tuple[Specimen, ...] = (
     *BLOCKS,
     *NOISE_LAW,
     *MEMORY,
+    *STALENESS,
     *CAPTURE,
     *GATE,
 )

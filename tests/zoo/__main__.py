@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from oracle.judge import archive
 from oracle.judge.jobs import jobs_for
 
 from . import figure as heat_map
@@ -32,9 +33,14 @@ def refuse_unknown(what: str, names: list[str], known: tuple[str, ...]) -> None:
 
 
 def behind_a_bar(
-    jobs: list[Job], profile: str, seed: int, processes: int, console: Console
+    jobs: list[Job],
+    profile: str,
+    seed: int,
+    processes: int,
+    console: Console,
+    folder: Path | None,
 ) -> list[Cell]:
-    """Judge all cells behind a progress bar."""
+    """Judge all cells behind a progress bar; the histories of kills go to a folder."""
     text = TextColumn("{task.description}")
     columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), text)
     with Progress(*columns, console=console, transient=True) as progress:
@@ -43,18 +49,29 @@ def behind_a_bar(
         def done(job: Job) -> None:
             progress.update(task, advance=1, description=f"{job.row} {job.label}: {job.check}")
 
-        return shared_out(jobs, profile, seed, processes, done)
+        return shared_out(jobs, profile, seed, processes, done, folder)
+
+
+def stored(folder: Path) -> str:
+    """How many kills a folder holds, and which of them cannot be judged again from there."""
+    files = archive.find(folder) if folder.exists() else []
+    notes = [file.stem for file in files if archive.format_of(file) == archive.UNSTORED]
+    untold = f"; without a history: {', '.join(notes)}" if notes else ""
+    return f"kills stored: {len(files)}; draftproof judge {folder} judges them again{untold}"
 
 
 @app.command()
 def zoo(
     profile: Annotated[str, typer.Option(help=", ".join(SIZES))] = "smoke",
     seed: Annotated[int, typer.Option(help="seed of inputs and noise")] = 0,
-    full: Annotated[bool, typer.Option("--full", help="every check on every specimen")] = False,
+    full: Annotated[
+        bool, typer.Option("--full", help="every check on everything, in every combination")
+    ] = False,
     only: Annotated[list[str] | None, typer.Option(help="only this specimen or control")] = None,
     check: Annotated[list[str] | None, typer.Option(help="only this check; repeatable")] = None,
     jobs: Annotated[int, typer.Option(min=0, help="processes; 0: one a core, 4 at most")] = 0,
     json_file: Annotated[Path | None, typer.Option("--json", help="write the matrix")] = None,
+    save: Annotated[Path | None, typer.Option(help="folder for the histories of kills")] = None,
     figure: Annotated[Path | None, typer.Option(help="draw the matrix; needs matplotlib")] = None,
     guide: Annotated[bool, typer.Option("--guide", help="write README.md, judge nothing")] = False,
 ) -> None:
@@ -73,7 +90,7 @@ def zoo(
         raise typer.BadParameter(missing)
     checks = tuple(name for name in CHECKS if not check or name in check)
     work = planned(profile, full=full, only=only, checks=checks)
-    cells = behind_a_bar(work, profile, seed, jobs_for("cpu", jobs), console)
+    cells = behind_a_bar(work, profile, seed, jobs_for("cpu", jobs), console, save)
     run, sums = Run(profile, seed, full, checks, absent(profile, only)), totals(cells)
     if json_file is not None:
         report = document(run, cells, sums)
@@ -81,6 +98,8 @@ def zoo(
     if figure is not None:
         heat_map.draw(run, cells, figure)
     render(run, cells, sums, console)
+    if save is not None:
+        console.print(stored(save))
     raise typer.Exit(1 if sums.unexpected else 0)
 
 

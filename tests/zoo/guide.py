@@ -30,10 +30,11 @@ control must pass every check. `python -m tests.zoo --guide` writes this page fr
 
 ```text
 python -m tests.zoo --profile small        sizes of the test suite
-python -m tests.zoo --full                 every check on every specimen, profile smoke
+python -m tests.zoo --full                 every check on everything, in every combination
 python -m tests.zoo --only restage_skip    one specimen or control; may be repeated
 python -m tests.zoo --check coupled        one check; may be repeated
 python -m tests.zoo --json FILE --figure FILE.png
+python -m tests.zoo --save DIR             store every kill; draftproof judge DIR judges it again
 ```
 
 By default a specimen meets its named killer and its named blind check, and a control meets every

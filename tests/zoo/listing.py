@@ -15,7 +15,7 @@ from rich.table import Table
 from oracle.judge.environment import environment
 
 from .controls import SPARED
-from .matrix import Cell, Role, State, Totals, everyone, merged
+from .matrix import LARGE, Cell, Role, State, Totals, everyone, merged
 
 FORMAT = "draftproof-zoo-1"
 SCHEMA = Path(__file__).with_name("matrix.schema.json")
@@ -145,5 +145,8 @@ def render(run: Run, cells: Sequence[Cell], sums: Totals, console: Console) -> N
         f"false alarms: {share(sums.flagged, sums.controls)} controls flagged; "
         f"unexpected cells: {sums.unexpected}"
     )
+    if not run.full:
+        sizes = "; at the sizes of smoke" if run.profile in LARGE else ""
+        console.print(f"controls: each check in one combination{sizes}; --full: in every one")
     for what, count in Counter(why.partition(":")[0] for why in run.away.values()).items():
         console.print(f"not in these figures: {count} specimens, {what}")

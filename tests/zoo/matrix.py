@@ -16,6 +16,7 @@ from .ranks import SHARED
 from .specimen import Specimen
 
 CHECKS = tuple(check.NAME for check in ALL)
+MODULES = {check.NAME: check for check in ALL}
 # The profiles whose draws are enough for what is rare, or shows at a large vocabulary only.
 LARGE = ("ci", "deep")
 RAISED = "raised"
@@ -55,12 +56,16 @@ class Seen:
 
 @dataclass(frozen=True)
 class Job:
-    """One cell to be judged. row: id of a specimen or of a control."""
+    """One cell to be judged. row: id of a specimen or of a control.
+
+    sizes: the profile that says how much is drawn, where it is not the one of the run.
+    """
 
     row: str
     combination: tuple[str, str]
     check: str
     role: Role
+    sizes: str = ""
 
     @property
     def label(self) -> str:
@@ -133,7 +138,10 @@ def role_of(specimen: Specimen, check: str) -> Role:
 def planned(
     profile: str, *, full: bool, only: Sequence[str] = (), checks: Sequence[str] = CHECKS
 ) -> list[Job]:
-    """The cells to judge: of specimens the named checks, or all; of controls every check."""
+    """The cells to judge: of specimens the named checks, of controls every check.
+
+    full: of specimens every check, and of controls every combination, at the profile itself.
+    """
     jobs = []
     for specimen in everyone():
         if (only and specimen.id not in only) or elsewhere(specimen, profile):
@@ -142,9 +150,29 @@ def planned(
             role = role_of(specimen, check)
             if full or role is not Role.OTHER:
                 jobs.append(Job(specimen.id, specimen.combination, check, role))
-    for control in SPARED:
-        if not only or control in only:
+    for number, control in enumerate(SPARED):
+        if only and control not in only:
+            continue
+        if full:
             jobs += [Job(control, c, n, Role.CONTROL) for c in COMBINATIONS for n in checks]
+        else:
+            jobs += dealt(number, control, profile, checks)
+    return jobs
+
+
+def dealt(number: int, control: str, profile: str, checks: Sequence[str]) -> list[Job]:
+    """The cells of a control in a run that has minutes: one combination a check, dealt in turn.
+
+    The draws of a large profile on every control take an hour: they are those of smoke.
+    """
+    sizes = "smoke" if profile in LARGE else ""
+    jobs = []
+    for check in checks:
+        # DFLASH draws nothing, so a check of draws would be dealt a cell without an answer.
+        drawing = set(MODULES[check].NEEDS) & {"DRAWS", "ACCEPTS"}
+        known = [c for c in COMBINATIONS if c != ("dflash", "none")] if drawing else COMBINATIONS
+        turn = known[(number + CHECKS.index(check)) % len(known)]
+        jobs.append(Job(control, turn, check, Role.CONTROL, sizes))
     return jobs
 
 

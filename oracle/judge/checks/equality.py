@@ -65,7 +65,15 @@ def plans(context: Context) -> list[Plan]:
         )
     if context.family == "dspark" and "HEADS" in context.abilities:
         cases += [
-            plan(context, f"{kind} head", dtype, vocabulary=45, drafts=4, markov=kind, mup=2.0)
+            plan(
+                context,
+                f"{kind} head, {dtype}",
+                dtype,
+                vocabulary=45,
+                drafts=4,
+                markov=kind,
+                mup=2.0,
+            )
             for kind in ("gated", "rnn")
             for dtype in context.profile.dtypes[:2]
         ]

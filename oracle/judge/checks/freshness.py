@@ -1,21 +1,23 @@
 """New inputs in the same buffers move the output; two replays draw different noise."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 
-from ..attribution import stale_field
+from ..attribution import behind, chance_of_argmax
 from ..budget import SHARES, Ledger
 from ..context import Context, Size, as_inputs, constant, query_rows, without
 from ..history import History
-from ..margin import ARITHMETIC
 from ..protocol import Tensors
-from ..script import Command, Load, Plan, Read, Replay
+from ..script import Command, Load, Plan
 from ..significance import all_equal
+from ..staleness import explanation
+from ..timeline import timeline
 from ..verdict import Verdict, holds, unknown, violated
 from ..walk import Walk, walk
+from . import lateness
 
 NAME = "freshness"
 TITLE = "stale buffer after replay: inputs and noise"
@@ -77,34 +79,18 @@ def plan(context: Context, forward: str, size: Size = SIZE) -> Plan:
     }
     steps = [step for step in STEPS if "DRAWS" in context.abilities or step.must == "argmax"]
     commands: list[Command] = []
+    quiet = replace(context, buffers={}) if context.workload.real else context
     for step in steps:
-        if step.field != "noise":
-            commands.append(Load(step.inputs, step.edit))
-        commands += [Replay(), Read()]
+        load = Load(step.inputs, step.edit)
+        commands += lateness.watched(quiet, load)[0 if step.field != "noise" else 1 :]
     musts = [[step.field, step.must, step.edit] for step in steps]
     return Plan(NAME, f"{forward} hidden", setting, inputs, tuple(commands), notes={"steps": musts})
 
 
 def plans(context: Context) -> list[Plan]:
-    """Hidden states as input, and the own draft model where there is one."""
+    """Loads that all differ, then one change a load: hidden states given, and the own model's."""
     forwards = ["given"] if context.workload.real else sorted({"given", context.forward})
-    return [plan(context, forward) for forward in forwards]
-
-
-def behind(walked: Walk, tokens: torch.Tensor) -> np.ndarray:
-    """How far each token's logit lies behind the largest, beyond what rounding explains."""
-    picked = tokens.numpy()[..., None]
-    top = walked.logits.max(-1)
-    at_token = np.take_along_axis(walked.logits, picked, -1)[..., 0]
-    slack = 2 * walked.bound.max(-1)
-    return np.asarray(top - at_token - slack)
-
-
-def chance_of_argmax(walked: Walk) -> float:
-    """Probability that sampled rows draw the argmax at every position."""
-    heat = walked.temperature.numpy()[:, None, None]
-    scaled = (walked.logits - walked.logits.max(-1, keepdims=True)) / heat
-    return all_equal(1.0 / np.exp(scaled).sum(-1).ravel())
+    return [*lateness.plans(context), *(plan(context, forward) for forward in forwards)]
 
 
 def chance_of_repeat(walked: Walk) -> float:
@@ -141,26 +127,23 @@ QUESTIONS: dict[str, tuple[Question, str]] = {
 }
 
 
-def age(history: History, number: int) -> str:
-    """Which earlier load explains the outputs of read `number`, as a phrase."""
-    reads, loads = history.of("read"), history.of("load")
-    names = [event["inputs"] for event in loads][: number + 1]
-    current = reads[number]["inputs"]
-    earlier = [history.inputs[name] for name in reversed(names) if name != current]
-    arithmetic = ARITHMETIC[history.description["stages"]]
-    return stale_field(
-        history.setting,
-        history.inputs[current],
-        earlier,
-        reads[number]["outputs"],
-        None,
-        arithmetic,
-    )
+def because(history: History, number: int) -> str:
+    """Which earlier value explains the outputs of read `number`, as a phrase in brackets."""
+    blocks = timeline(history)[: number + 1]
+    text = explanation(blocks, history.description["stages"])
+    return f" ({text})" if text else ""
 
 
 def check(history: History, ledger: Ledger) -> Verdict:
-    """Ask of every step what its one changed field demands."""
+    """Ask of every step what its one changed field demands, and of every block how old it is.
+
+    Loads that all differ give a stale value its age: the reference is asked with the values of
+    every earlier block in turn, and the one that explains the block is named, with its buffer
+    where the subject lists it. `oracle/judge/attribution.py` says how, and what that cannot see.
+    """
     limit = ledger.take("freshness", SHARES["freshness"] * ledger.alpha / 64)
+    if history.notes.get("ages"):
+        return lateness.check(history, limit)
     before: torch.Tensor | None = None
     used = 0
     for number, event in enumerate(history.of("read")):
@@ -177,10 +160,9 @@ def check(history: History, ledger: Ledger) -> Verdict:
             )
         if not passed:
             how = " after an edit in place" if edited else ""
-            stale = age(history, number) if must == "argmax" else ""
-            because = f" ({stale})" if stale else ""
             return violated(
-                f"stale {field}: {QUESTIONS[must][1]}{how}{because}; replay {number}",
+                f"stale {field}: {QUESTIONS[must][1]}{how}{because(history, number)}; "
+                f"replay {number}",
                 used,
                 unit="tokens",
                 buffer=field,

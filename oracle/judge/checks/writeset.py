@@ -18,12 +18,35 @@ CLAIM = "No buffer's old content reaches a block; outputs are rewritten, pads ne
 NEEDS = ("BUFFERS",)
 
 SIZE = Size(rows=8, drafts=3, vocabulary=61)
-SEED = 20
+SEED, BATCHES, EVERY_ID = 20, 4, 2**30
 
 
 def plans(context: Context) -> list[Plan]:
-    """One case, which goes through every buffer."""
-    return [plan(context)]
+    """One case, which goes through every buffer, and one of batches that leave pad rows behind."""
+    return [plan(context), padded(context)]
+
+
+def padded(context: Context, size: Size = SIZE) -> Plan:
+    """A full bucket, then smaller batches; every buffer is looked at after each of them."""
+    bucket, live_rows = size.rows, max(1, size.rows - 3)
+    material = context.workload.material(context.seed, size.vocabulary, size.dtype)
+    setting = context.setting(
+        material, drafts=size.drafts, buckets=(bucket,), forward=context.forward
+    )
+    names = [name for name, role in context.buffers.items() if role != "state"]
+    looks = tuple(Observe(name) for name in names)
+    inputs, commands = {}, list[Command]()
+    for number in range(BATCHES):
+        rows = live_rows if number else bucket
+        hidden, anchor = context.workload.rows(
+            context.seed + number, material, bucket, query_rows(setting)
+        )
+        heat = 0.5 + torch.arange(bucket) / 16 + number
+        parts = (hidden, anchor, heat, torch.full((bucket,), EVERY_ID))
+        inputs[f"{number}"] = as_inputs(setting, *(part[:rows] for part in parts))
+        commands += [Load(f"{number}"), Replay(redraw=False), *looks]
+    notes = {"live_rows": live_rows, "bucket": bucket, "pads": True}
+    return Plan(NAME, "pad rows", setting, inputs, tuple(commands), notes=notes)
 
 
 def plan(context: Context, size: Size = SIZE) -> Plan:
@@ -89,8 +112,39 @@ def complaint(
     return ""
 
 
+def pads_of(history: History) -> Verdict:
+    """Compare pad rows with the neutral value; a stale one with all that its rows ever held."""
+    live_rows, bucket = history.notes["live_rows"], history.notes["bucket"]
+    held: dict[str, list[torch.Tensor]] = {}
+    found: dict[str, str] = {}
+    for event in history.of("observe"):
+        name = event["buffer"]
+        before = held.setdefault(name, [])
+        rows = event["content"][live_rows:bucket]
+        if before and event["pad"] == "neutral" and not bool((rows == NEUTRAL[name]).all()):
+            ages = [a for a, old in enumerate(reversed(before), 1) if torch.equal(old, rows)]
+            number, age = len(before), max(ages, default=0)
+            said = f"pad rows of buffer {name} hold {rows.flatten()[:3].tolist()}, required "
+            said += f"{NEUTRAL[name]}, in replay {number}"
+            if ages:
+                old = "1 replay" if age == 1 else f"{age} replays"
+                said += f": they are {old} old, rows {live_rows} to {bucket - 1} as replay "
+                said += f"{number - age} left them"
+            found[name] = said
+        before.append(rows)
+    if found:
+        return violated("; ".join(found.values()), len(held), unit="buffers", buffers=list(found))
+    return holds("pad rows are neutral", len(held), "one pad row that keeps a request", "buffers")
+
+
 def check(history: History, _ledger: Ledger) -> Verdict:
-    """Compare every poisoned block with the baseline, and the buffers with each other."""
+    """Compare every poisoned block with the baseline, and the buffers with each other.
+
+    Poison has no age. Pad rows have one: they are compared with what the same rows held after each
+    earlier block, back to the batch that filled them; a value that no block left there has none.
+    """
+    if history.notes.get("pads"):
+        return pads_of(history)
     seen = history.of("observe", "read")
     baseline, groups = seen[0]["outputs"], seen[1:]
     if not groups:
