@@ -89,7 +89,7 @@ def test_a_shard_draws_what_the_whole_vocabulary_draws(start: int) -> None:
 def test_the_word_of_an_id_is_the_one_its_noise_came_from() -> None:
     """Id v is word v mod 4 of call v div 4; only the low 32 bits of the block counter count."""
     ids, row, step = (np.arange(n, dtype=np.uint64) for n in (24, 2, 3))
-    for block in (5, 2**32 - 1, 2**32 + 5):
+    for block in (5, 2**32 - 1, 2**32 + 5, 2**62 + 5):
         places = (ids[None, None, :], row[:, None, None], step[None, :, None])
         e = noise.exponential(noise.uniform(noise.words(*places, block, 77)))
         assert e.shape == (2, 3, 24)
