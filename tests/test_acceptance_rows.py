@@ -210,3 +210,7 @@ def test_the_last_id_with_mass_is_drawn_where_rounding_leaves_none() -> None:
     assert acceptance.drawn(mass, mass, torch.ones(3)).tolist() == [0, 1, 0]
     nothing = torch.full((1, 3), torch.nan).double()
     assert acceptance.drawn(nothing, nothing, torch.tensor([0.5])).tolist() == [0]
+    # A row without mass takes its own stand-in, whatever the others have.
+    mixed, stand_in = torch.tensor([[0.5, 0.5], [0.0, 0.0]]), torch.tensor([[1.0, 0.0], [0.0, 1.0]])
+    tenth = torch.full((2,), 0.1)
+    assert acceptance.drawn(mixed.double(), stand_in.double(), tenth).tolist() == [0, 1]

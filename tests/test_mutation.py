@@ -112,7 +112,7 @@ def test_what_the_tool_leaves_behind_is_read(tmp_path: Path) -> None:
 
     assert outcome(MODULE, left(0, 1, 33)) == (1, 0, [SUM, ONE])
     assert outcome(MODULE, left(36, 0, -24)) == (0, 2, [FIRST])
-    with pytest.raises(RuntimeError, match=r"3 mutants of .*, not checked: .*least__mutmut_1"):
+    with pytest.raises(RuntimeError, match=r"3 mutants of .*, 1 were not checked"):
         outcome(MODULE, left(1, None, 1))
 
 

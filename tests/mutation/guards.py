@@ -22,7 +22,7 @@ GUARDS: dict[str, tuple[str, ...]] = {
     "oracle.judge.coupling": ("test_coupling.py",),
     "oracle.judge.goodness": ("test_goodness.py",),
     "oracle.judge.scan": ("test_scan.py",),
-    "oracle.judge.bank": ("test_bank.py",),
+    "oracle.judge.bank": ("test_bank_numbers.py",),
 }
 
 
