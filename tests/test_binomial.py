@@ -73,6 +73,13 @@ def test_the_pairs_that_are_needed_are_the_first_that_do() -> None:
     for share, keywords, miss in ((0.3, {}, 0.05), (0.5, {"miss": 0.3}, 0.3)):
         needed = binomial.pairs_needed(share, rate, alarm, **keywords)
         assert needed == next(n for n in grid if pairs_seen(n, rate, alarm, miss) <= share)
+    # From 200 pairs on a step is two of them.
+    assert (200 in grid, 201 in grid, 202 in grid) == (True, False, True)
+    seen = {n: pairs_seen(n, 0.02, alarm) for n in grid}
+    share = 0.99 * min(value for n, value in seen.items() if n <= 200)
+    needed = next(n for n, value in seen.items() if value <= share)
+    assert binomial.pairs_needed(share, 0.02, alarm) == needed
+    assert binomial.pairs_needed(0.96, 1e-5, 1e-3) == 1
     for share in (0.0, 1.0):
         with pytest.raises(ValueError, match=f"share is {share}, required: between 0 and 1, both"):
             binomial.pairs_needed(share, rate, alarm)

@@ -120,7 +120,7 @@ def test_the_ledger_adds_up_what_each_line_took(monkeypatch: pytest.MonkeyPatch)
     assert ledger.spent == {"freshness": pytest.approx(3 * third), "independence": 1e-9}
     assert ledger.total() == pytest.approx(3 * third + 1e-9)
     forgiven = Ledger()
-    forgiven.take("freshness", 3 * third * (1 + 0.5e-9))
+    forgiven.take("freshness", SHARES["freshness"] * ALPHA * (1 + 1e-9))
     with pytest.raises(OverspentError, match=r"would spend 1e-08, required: at most 1e-08$"):
         Ledger().take("freshness", 3 * third * (1 + 2e-9))
     with pytest.raises(KeyError, match=r"'luck', required: one of \['block law', 'claimed law'"):

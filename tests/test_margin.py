@@ -99,6 +99,12 @@ def test_the_bounds_of_a_race_key() -> None:
     assert up[0, 2] == pytest.approx(missing + first[2], rel=1e-12)
     # e^-80 / 2 is a normal number still.
     assert down[1].tolist() == pytest.approx([UNIT * 7, UNIT * 7, UNIT * 167], rel=1e-12)
+    # e^-88 is none, though not by much.
+    barely = margin.key_bounds(np.array([[0.0, -88.0]]), np.zeros((1, 2)), "race", EXACT)
+    short = math.log(SMALLEST_NORMAL) + 88
+    assert 0 < short < 1
+    assert barely[0][0, 1] == math.inf
+    assert barely[1][0, 1] == pytest.approx(short + UNIT * 183, rel=1e-9)
     some = margin.key_bounds(whole[:, 1:], np.full((2, 2), 9.0), "race", EXACT, whole)
     assert np.array_equal(some[0], down[:, 1:])
     assert np.array_equal(some[1], up[:, 1:])

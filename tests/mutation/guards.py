@@ -7,7 +7,7 @@ GUARDS: dict[str, tuple[str, ...]] = {
     "oracle.reference.noise": ("test_noise.py", "test_counter_coins.py"),
     "oracle.reference.law": ("test_law.py", "test_heads_reference.py"),
     "oracle.reference.acceptance": ("test_acceptance_reference.py", "test_acceptance_rows.py"),
-    "oracle.reference.committed": ("test_lossless.py",),
+    "oracle.reference.committed": ("test_committed.py",),
     "oracle.reference.filters": ("test_filters_reference.py",),
     "oracle.reference.shards": ("test_shards_reference.py",),
     "oracle.reference.gate": ("test_gate.py",),
