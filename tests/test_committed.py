@@ -87,14 +87,18 @@ def test_the_laws_are_asked_for_the_prefix_of_each_draft() -> None:
         return torch.tensor([1.0, 0.0, 0.0]).double()
 
     rule = Rule(lengths, lambda _n, _tokens, _q, p: p[0])
-    cut = asked["cut"]
+
+    def verified(block: tuple[int, ...]) -> int:
+        asked["cut"].add(block)
+        return 3
+
     mass = laws.committed(
         lambda prefix: law("p", prefix),
         lambda prefix: law("d", prefix),
         lambda prefix: law("q", prefix),
         rule,
         (2, 2),
-        lambda block: cut.add(block) or 3,
+        verified,
     )
     ends = {(0, 0), (0, 1), (1, 0), (1, 1)}
     assert asked == {

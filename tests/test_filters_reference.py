@@ -93,9 +93,9 @@ def test_the_ends_of_both_limits() -> None:
     law = torch.tensor([[0.25, 0.75]]).double()
     for top_k in (-3, 0, 1):
         assert keep_top_k(law, torch.tensor([top_k]))[0].tolist() == [0, 1]
-    thin = torch.tensor([[1.0, 1e-20]]).double()
+    thin = torch.tensor([[1.0, 1e-20]], dtype=torch.float64)
     assert keep_top_p(thin, torch.tensor([1.0]))[0].tolist() == [1.0, 1e-20]
-    assert keep_top_p(thin, torch.tensor([1 - 1e-9]).double())[0].tolist() == [1.0, 0.0]
+    assert keep_top_p(thin, torch.tensor([1 - 1e-9], dtype=torch.float64))[0].tolist() == [1.0, 0.0]
     many = keep_top_k(torch.full((1, 9000), 1 / 9000).double(), torch.tensor([100]))
     assert many[0, :100].gt(0).all()
     assert not many[0, 100:].any()
