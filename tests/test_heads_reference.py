@@ -89,7 +89,9 @@ def test_a_head_without_its_hidden_states_is_refused(kind: str) -> None:
     w = torch.zeros(3, 2)
     bind = draft.gated if kind == "gated" else draft.recurrent
     head = bind(None, w, w, torch.zeros(6, 4), torch.zeros(6))
-    with pytest.raises(ValueError, match=f"hidden is None, required: .* for a {kind} Markov head"):
+    with pytest.raises(
+        ValueError, match=f"^hidden is None, required: .* for a {kind} Markov head$"
+    ):
         head(torch.tensor([0]))
 
 
