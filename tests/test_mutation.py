@@ -119,7 +119,7 @@ def test_what_the_tool_leaves_behind_is_read(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_the_survivors_of_one_module_are_those_of_the_list(tmp_path: Path) -> None:
     """The tool is run as the command runs it."""
-    module = "oracle.reference.filters"
+    module = "oracle.reference.shards"
     found = run(module, tmp_path)
     assert found.killed > found.total / 2
     assert differences(found.survivors, read()[module]) == []
