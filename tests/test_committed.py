@@ -34,6 +34,7 @@ def test_the_lengths_and_draws_of_a_block() -> None:
     assert BLOCK.bonus(1, (0, 0), Q, P).tolist() == pytest.approx([0, 1, 0])
     assert BLOCK.bonus(1, (1, 0), Q, P).tolist() == pytest.approx([0, 0.75, 0.25])
     assert BLOCK.bonus(2, (0, 0), Q, P).tolist() == P[2].tolist()
+    assert BLOCK.bonus(0, (0, 0), P[:2], P).tolist() == P[0].tolist()
     # Where both laws agree there is no surplus, and h is r.
     alike = torch.stack([P[0], P[1], P[2]])
     assert BLOCK.lengths((0, 0), alike[:2], alike).tolist() == [0, 0, 1]
@@ -86,7 +87,12 @@ def test_the_laws_are_asked_for_the_prefix_of_each_draft() -> None:
         seen.append((tokens, q.tolist(), p.tolist()))
         return torch.tensor([1.0, 0.0, 0.0]).double()
 
-    rule = Rule(lengths, lambda _n, _tokens, _q, p: p[0])
+    def bonus(n: int, tokens: tuple[int, ...], q: torch.Tensor, p: torch.Tensor) -> torch.Tensor:
+        assert n in (0, 1, 2)
+        assert (tokens, q.tolist(), p.tolist()) == seen[-1]
+        return p[0]
+
+    rule = Rule(lengths, bonus)
 
     def verified(block: tuple[int, ...]) -> int:
         asked["cut"].add(block)
