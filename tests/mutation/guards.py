@@ -20,8 +20,8 @@ GUARDS: dict[str, tuple[str, ...]] = {
     "oracle.judge.budget": ("test_judge.py",),
     "oracle.judge.margin": ("test_margin.py",),
     "oracle.judge.coupling": ("test_coupling.py",),
-    "oracle.judge.goodness": ("test_goodness.py",),
-    "oracle.judge.scan": ("test_scan.py",),
+    "oracle.judge.goodness": ("test_goodness.py", "test_goodness_numbers.py"),
+    "oracle.judge.scan": ("test_scan_numbers.py",),
     "oracle.judge.bank": ("test_bank_numbers.py",),
 }
 
