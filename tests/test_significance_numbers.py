@@ -57,6 +57,8 @@ def test_a_fit_holds_both_statistics_and_the_tail_of_one() -> None:
         flat = significance.pool(np.full(cells, 1 / cells), 100 * cells)
         one = significance.fit(flat, np.full(cells, 100), 1e-3)
         assert (one.statistic, one.p_value) == (name, 1.0)
+    with pytest.raises(ValueError, match="1999 draws were counted, required: the 2000 planned"):
+        significance.fit(pools, counts - np.eye(8, dtype=np.int64)[0], 1e-3)
     with pytest.raises(ValueError, match="level is 9e-07, required: at least 1e-06 for"):
         significance.fit(pools, counts, 9e-7)
 
@@ -107,6 +109,11 @@ def test_the_smallest_tilt_lies_at_the_noncentrality() -> None:
     nearly = np.array([0.125] * 6 + [0.124, 0.126])
     wide = significance.pool(nearly, 4_200_000)
     assert 1 < significance.smallest_tilt(wide, np.log(nearly)[None], 1e-3) < 10
+    # Beyond ten there is no use in a number.
+    beyond = nearly ** (1 / 11.5)
+    draws = significance.draws_needed(wide, beyond / beyond.sum(), 1e-3)
+    just = significance.pool(nearly, draws)
+    assert significance.smallest_tilt(just, np.log(nearly)[None], 1e-3) == math.inf
 
 
 def test_rates_without_hits() -> None:
@@ -114,7 +121,7 @@ def test_rates_without_hits() -> None:
     assert significance.hidden_rate(500) == pytest.approx(-math.log(0.01) / 500, rel=1e-14)
     assert significance.hidden_rate(500, 0.2) == pytest.approx(-math.log(0.2) / 500, rel=1e-14)
     assert significance.all_equal(np.array([0.5, 0.25, 0.1])) == pytest.approx(0.0125, rel=1e-12)
-    assert significance.all_equal(np.full(2000, 0.5)) == pytest.approx(math.exp(-690), rel=1e-12)
+    assert math.isclose(significance.all_equal(np.full(2000, 0.5)), math.exp(-690))
 
 
 def test_the_share_of_pairs_that_is_seen() -> None:
@@ -140,6 +147,10 @@ def test_equal_bins_hold_their_own_values() -> None:
     g = 2 * float((counts * np.log(counts / 62.5)).sum())
     assert (found.statistic, found.degrees, found.level) == ("G", 3, 1e-3)
     assert found.value == pytest.approx(g, rel=1e-9)
+    # Thin bins are pooled, empty ones are counted.
+    thin = significance.equal_bins(np.repeat([0.1, 0.3], 60), 4, 1e-3)
+    assert (thin.degrees, thin.least_expected) == (1, 60.0)
+    assert significance.equal_bins(np.repeat([0.1, 0.3], 100), 4, 1e-3).rejects
     for keywords, miss in (({}, 0.025), ({"miss": 0.2}, 0.2)):
         share = significance.smallest_shift(10_000, 16, 1e-3, **keywords)
         needed = significance.noncentrality(15, 1e-3, miss)
