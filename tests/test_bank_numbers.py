@@ -188,3 +188,22 @@ def test_the_smallest_tilt_is_where_the_best_member_just_leads() -> None:
         assert min(leads) == pytest.approx(math.log(17 / alarm), rel=5e-3)
         assert max(leads) > math.log(17 / alarm)
     assert bank.smallest_tilt(known, law, 40, 17, alarm) == math.inf
+
+
+@pytest.mark.parametrize(("peak", "harder"), [(0.9, 1), (0.98, -1), (0.999, -1)])
+def test_the_harder_sign_of_an_error_decides(peak: float, harder: int) -> None:
+    """At the stated error one sign just leads, the other does so clearly."""
+    law = np.array([[peak, (1 - peak) / 2, (1 - peak) / 2]])
+    known = bank.members(np.log(law))
+    found = bank.smallest_tilt(known, law, 20_000, 17, 1e-6)
+    ratios = np.stack([one.log_ratio.ravel() for one in known])
+    leads = {}
+    for sign in (1, -1):
+        hot = (law ** (1 / (1 + sign * found))).ravel()
+        hot = hot / hot.sum()
+        mean = ratios @ hot
+        spread = np.sqrt(ratios**2 @ hot - mean**2)
+        scores = 20_000 * mean - float(stats.norm.isf(0.025)) * math.sqrt(20_000) * spread
+        leads[sign] = float(scores.max()) - math.log(17 / 1e-6)
+    assert leads[harder] == pytest.approx(0.0, abs=5e-3)
+    assert leads[-harder] > 1

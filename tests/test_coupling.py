@@ -12,6 +12,7 @@ from oracle.judge import coupling
 from oracle.judge.coupling import Mismatch, Race
 from oracle.judge.margin import ARITHMETIC, UNIT, Arithmetic, key_bounds
 from oracle.judge.redraw import race_noise
+from oracle.judge.walk import Walk, walk
 from oracle.reference import choice, draft, logits, noise
 
 from .settings import B, K, V, inputs, setting
@@ -153,6 +154,17 @@ def test_an_honest_block_has_nothing_to_tell(dialect: str, *, shown: bool) -> No
     top = keys.topk(2, dim=-1).values
     assert found.gaps == pytest.approx((top[:, 0] - top[:, 1]).tolist(), rel=1e-9)
     assert np.allclose(found.laws, torch.softmax(scaled, -1).reshape(2 * K, V), rtol=1e-9)
+    down, up = key_bounds(
+        scaled.reshape(2 * K, V).numpy(),
+        e[[0, 2]].log().reshape(2 * K, V).numpy(),
+        dialect,
+        ARITHMETIC["torch-cpu"],
+    )
+    own = np.zeros((2 * K, V)) if shown else walk(made, given, outputs).bound[[0, 2]] / heat.numpy()
+    places = keys.topk(2, dim=-1).indices.numpy()
+    every, own = np.arange(2 * K), own.reshape(2 * K, V)
+    window = (down + own)[every, places[:, 0]] + (up + own)[every, places[:, 1]]
+    assert found.windows == pytest.approx(window, rel=1e-6)
     # What the subject kept has no bound of its own; the reference has that of its products.
     assert (found.windows < 100 * UNIT).all() == shown
     without = coupling.couple(made, given, outputs, None, ARITHMETIC["torch-cpu"])
@@ -248,6 +260,9 @@ def test_the_noise_of_an_event_is_found_where_it_is_shown() -> None:
     assert found.dtype == torch.float64
     assert torch.equal(found, drawn[:B].double())
     assert coupling.counter_of(race) == ""
+    untold = event({"dialect": "race", "generator": start}, generator=end)
+    untold["after"]["path"] = {}
+    assert torch.equal(coupling.block_noise(made, untold), drawn[:B].double())
     again = coupling.block_noise(made, event({"dialect": "race"}, redrawn=drawn))
     assert again.dtype == torch.float64
     assert torch.equal(again, drawn.double())
@@ -255,3 +270,29 @@ def test_the_noise_of_an_event_is_found_where_it_is_shown() -> None:
     assert coupling.block_noise(made, event({"dialect": "other"})) is None
     if not torch.cuda.is_available():
         assert coupling.block_noise({**made, "device": "cuda"}, race) is None
+
+
+def test_all_positions_are_picked_without_a_copy() -> None:
+    """[B, K, V] flattened to [n, V]; some of them are copied out."""
+    values = np.arange(24.0).reshape(2, 3, 4)
+    every = np.ones((2, 3), dtype=bool)
+    whole = coupling.picked(values, every)
+    assert np.array_equal(whole, values.reshape(6, 4))
+    assert np.shares_memory(whole, values)
+    every[0, 1] = False
+    assert np.array_equal(coupling.picked(values, every), values.reshape(6, 4)[[0, 2, 3, 4, 5]])
+
+
+def test_infinite_and_missing_values_are_compared_as_they_are() -> None:
+    """Equal infinities agree, a NaN agrees with a NaN alone, and a bound includes its end."""
+    logits_ = np.array([[[np.inf, np.nan, 1.0, 1.0, -np.inf]]])
+    bound = np.full((1, 1, 5), 0.25)
+    walked = Walk(logits_, logits_, bound, torch.ones(1), torch.ones(1, dtype=torch.bool))
+    kept = np.array([[[np.inf, np.nan, 1.25, np.nan, -np.inf]]])
+    wrong, found = coupling.kept_mismatches(kept, walked)
+    assert wrong[0, 0].tolist() == [False, False, False, True, False]
+    assert [one.what for one in found] == ["kept step logit 3"]
+    ties = np.array([[[np.inf, np.inf]]])
+    chosen = np.ones((1, 1), dtype=bool)
+    judged = coupling.compare_greedy(ties, np.zeros((1, 1, 2)), np.array([[1]]), chosen)
+    assert judged[1] == 1

@@ -91,3 +91,13 @@ def test_the_law_of_a_block_is_that_of_its_walks(kind: str) -> None:
         steps = law.transitions(base, head, 0.7, torch.bfloat16)
         tables = torch.stack(law.pair_laws(steps, 2))
         assert torch.allclose(tables, pairs, atol=1e-12, rtol=0)
+
+
+def test_one_draft_and_one_factor_are_no_exception() -> None:
+    """The pair of a lone draft is with the anchor; a state of one number is a state."""
+    (table,) = law.pairs_of(torch.tensor([0.25, 0.75]).double(), 0)
+    assert table.tolist() == [[0.25, 0.75], [0.0, 0.0]]
+    w = torch.zeros(3, 1)
+    head = draft.recurrent(torch.zeros(1, 1, 2), w, w, torch.zeros(3, 4), torch.zeros(3))
+    with pytest.raises(ValueError, match="state of 1 numbers"):
+        law.transitions(torch.zeros(1, 3), head, 1.0, torch.float32)
