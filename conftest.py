@@ -1,11 +1,13 @@
 """Hypothesis profiles: dev (quick), ci (the same examples every run), nightly (long, remembered).
 
+A fourth, mutation, asks only whether a test fails: the same few examples, and no smaller ones.
+
 HYPOTHESIS_PROFILE names one of them; without it CI=true selects ci, and anything else dev.
 """
 
 import os
 
-from hypothesis import settings
+from hypothesis import Phase, settings
 from hypothesis.database import DirectoryBasedExampleDatabase
 
 # A deadline would fail a test because the machine was busy. A blob repeats a failure anywhere.
@@ -21,6 +23,14 @@ settings.register_profile(
     print_blob=True,
     derandomize=False,
     database=DirectoryBasedExampleDatabase(".hypothesis/examples"),
+)
+settings.register_profile(
+    "mutation",
+    max_examples=20,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    phases=[Phase.explicit, Phase.generate],
 )
 
 _environment = os.environ  # noqa: TID251  (the profile is a matter of the test run, not of impl)

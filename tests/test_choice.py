@@ -1,5 +1,7 @@
 """One token a row: ties, NaN, infinities, greedy rows, clamping."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from hypothesis import given
@@ -93,7 +95,7 @@ def test_greedy_is_top_k_or_a_tiny_temperature(
 def test_a_temperature_that_is_none_is_refused(bad: float) -> None:
     """The row and the value are named, on both sides."""
     heat, limit = torch.tensor([1.0, bad]), torch.tensor([5, 5])
-    with pytest.raises(ValueError, match="temperature of row 1"):
+    with pytest.raises(ValueError, match=f"temperature of row 1 is {bad}"):
         choice.clamped(heat)
     with pytest.raises(ValueError, match="row 1"):
         admit(heat, limit)
@@ -125,3 +127,44 @@ def test_an_unknown_dialect_is_refused() -> None:
     one = torch.ones(1, 2, dtype=torch.float64)
     with pytest.raises(ValueError, match="required: 'race' or 'counter'"):
         choice.keys(one, one[:, 0], one, "dice")
+
+
+def test_the_limits_are_those_of_float32() -> None:
+    """A wider temperature is rounded to float32 first; the flags are bytes."""
+    tenth = torch.tensor([0.1], dtype=torch.float64)
+    assert torch.equal(choice.clamped(tenth), tenth.float().double())
+    below = torch.tensor([1e-6 * (1 - 1e-12)], dtype=torch.float64)
+    assert not bool(choice.is_greedy(below, torch.tensor([5])))
+    assert choice.clamped(torch.ones(1)).dtype == torch.float64
+    assert choice.flags(torch.zeros(1, 2)).dtype == torch.uint8
+
+
+# What a function reads of logits, temperature, greedy, noise and dialect.
+READS: dict[Callable[..., torch.Tensor], tuple[int, ...]] = {
+    choice.winner: (0,),
+    choice.flags: (0,),
+    choice.law: (0, 1),
+    choice.keys: (0, 1, 3, 4),
+    choice.token: (0, 1, 2, 3, 4),
+}
+
+
+@pytest.mark.parametrize("function", READS, ids=lambda function: function.__name__)
+@pytest.mark.parametrize("dialect", ["race", "counter"])
+def test_axes_before_the_vocabulary_change_nothing(
+    function: Callable[..., torch.Tensor], dialect: str
+) -> None:
+    """A block [3, 4, V] is judged as its rows are, each of them alone [V]."""
+    draw = source(8)
+    logits = spoiled(draw, torch.randn(12, 5, generator=draw)).double()
+    heat, greedy = torch.linspace(0.5, 2, 12).double(), torch.arange(12) % 5 == 0
+    e = torch.rand(12, 5, generator=draw).double()
+
+    def judged(*parts: torch.Tensor) -> torch.Tensor:
+        every = (*parts, dialect)
+        return function(*(every[place] for place in READS[function])).nan_to_num(9)
+
+    parts = (logits, heat, greedy, e)
+    block = judged(*(part.reshape(3, 4, *part.shape[1:]) for part in parts))
+    alone = torch.stack([judged(*row) for row in zip(*parts, strict=True)])
+    assert torch.equal(block.flatten(), alone.flatten())

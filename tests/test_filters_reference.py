@@ -73,3 +73,29 @@ def test_a_nan_stays_visible() -> None:
     logits = torch.tensor([[0.0, torch.nan, 1.0]])
     law = target_law(logits, torch.ones(1), torch.tensor([2]), torch.tensor([0.5]))
     assert bool(law.isnan().any())
+
+
+def test_a_block_is_filtered_as_its_rows_are() -> None:
+    """[3, 2, V] row by row, each of them alone [V], in float64."""
+    draw = source(4)
+    logits, heat = grid(draw, 3, 2, 5), 0.5 + torch.rand(3, 2, generator=draw).double()
+    top_k = torch.randint(1, 6, (3, 2), generator=draw)
+    top_p = 0.4 + 0.6 * torch.rand(3, 2, generator=draw)
+    block = target_law(logits, heat, top_k, top_p)
+    parts = (logits.reshape(6, 5), heat.flatten(), top_k.flatten(), top_p.flatten())
+    alone = torch.stack([target_law(*row) for row in zip(*parts, strict=True)])
+    assert block.dtype == torch.float64
+    assert torch.equal(block.reshape(6, 5), alone)
+
+
+def test_the_ends_of_both_limits() -> None:
+    """Below one id there is one; a top-p of 1 keeps what rounding would lose; ties keep order."""
+    law = torch.tensor([[0.25, 0.75]]).double()
+    for top_k in (-3, 0, 1):
+        assert keep_top_k(law, torch.tensor([top_k]))[0].tolist() == [0, 1]
+    thin = torch.tensor([[1.0, 1e-20]], dtype=torch.float64)
+    assert keep_top_p(thin, torch.tensor([1.0]))[0].tolist() == [1.0, 1e-20]
+    assert keep_top_p(thin, torch.tensor([1 - 1e-9], dtype=torch.float64))[0].tolist() == [1.0, 0.0]
+    many = keep_top_k(torch.full((1, 9000), 1 / 9000).double(), torch.tensor([100]))
+    assert many[0, :100].gt(0).all()
+    assert not many[0, 100:].any()

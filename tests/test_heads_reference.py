@@ -89,7 +89,9 @@ def test_a_head_without_its_hidden_states_is_refused(kind: str) -> None:
     w = torch.zeros(3, 2)
     bind = draft.gated if kind == "gated" else draft.recurrent
     head = bind(None, w, w, torch.zeros(6, 4), torch.zeros(6))
-    with pytest.raises(ValueError, match=f"hidden is None, required: .* for a {kind} Markov head"):
+    with pytest.raises(
+        ValueError, match=f"^hidden is None, required: .* for a {kind} Markov head$"
+    ):
         head(torch.tensor([0]))
 
 
@@ -192,6 +194,21 @@ def test_confidence_without_markov_features_and_with_a_nan() -> None:
     assert float(squashed[0, 0]) == pytest.approx(sigmoid(2.0))
     assert confidence_flags(squashed).tolist() == [[0, 1]]
     assert confidence_flags(squashed).dtype == torch.uint8
+
+
+def test_confidence_rounds_the_embedding_and_the_sum() -> None:
+    """e to the dtype of h, the sum to float32, the temperature in float64."""
+    w1, hidden = torch.tensor([[1 + 2.0**-10]]), torch.tensor([[[0.5]]]).bfloat16()
+    before, bias = torch.zeros(1, 1, dtype=torch.int64), torch.tensor([2.0**-30])
+    raw = raw_confidence(hidden, before, w1, torch.tensor([[1.0, 1.0]]), bias)
+    assert float(raw) == 1.5
+    alone = raw_confidence(hidden, before, None, torch.tensor([[1.0]]), bias + 1)
+    assert float(alone) == 1.5
+    with pytest.raises(ValueError, match=r"has 3 columns, required 1 or 1$"):
+        raw_confidence(hidden, before, None, torch.zeros(1, 3), bias)
+    with pytest.raises(ValueError, match=r"has 2 columns, required 1 or 1$"):
+        raw_confidence(hidden, before, None, torch.zeros(1, 2), bias)
+    assert raw.dtype == confidence(raw).dtype == torch.float64
 
 
 def test_confidence_of_another_size_is_refused() -> None:

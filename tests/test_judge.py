@@ -9,9 +9,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oracle.judge import archive, margin
+from oracle.judge import archive, budget, margin
 from oracle.judge import history as histories
-from oracle.judge.budget import SHARES, Ledger, OverspentError
+from oracle.judge.budget import ALPHA, SHARES, Ledger, OverspentError
 from oracle.judge.history import History
 from oracle.judge.loading import AdapterError, CannotServeError, build, load_factory
 from oracle.judge.protocol import Setting, Subject
@@ -110,10 +110,32 @@ def test_the_ledger_refuses_to_overspend() -> None:
     assert ledger.total() == pytest.approx(limit)
 
 
+def test_the_ledger_adds_up_what_each_line_took(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts of a share, rounding forgiven; other lines are untouched; shares end at one."""
+    ledger = Ledger()
+    assert ledger.alpha == ALPHA
+    third = SHARES["freshness"] * ALPHA / 3
+    assert [ledger.take("freshness", third) for _ in range(3)] == [third] * 3
+    assert ledger.take("independence", 1e-9) == 1e-9
+    assert ledger.spent == {"freshness": pytest.approx(3 * third), "independence": 1e-9}
+    assert ledger.total() == pytest.approx(3 * third + 1e-9)
+    forgiven = Ledger()
+    forgiven.take("freshness", SHARES["freshness"] * ALPHA * (1 + 1e-9))
+    with pytest.raises(OverspentError, match=r"would spend 1e-08, required: at most 1e-08$"):
+        Ledger().take("freshness", 3 * third * (1 + 2e-9))
+    with pytest.raises(KeyError, match=r"'luck', required: one of \['block law', 'claimed law'"):
+        ledger.take("luck", 0.0)
+    monkeypatch.setitem(budget.SHARES, "rest", 1.0 - sum(SHARES.values()))
+    Ledger()
+    monkeypatch.setitem(budget.SHARES, "rest", 0.9)
+    with pytest.raises(OverspentError, match=r"shares add up to 1\.8\d*, required: at most 1"):
+        Ledger()
+
+
 @pytest.mark.parametrize("alpha", [0.0, 1.0, -1e-6])
 def test_an_alpha_that_is_no_probability_is_refused(alpha: float) -> None:
     """Zero would make every statistical verdict impossible, one makes it worthless."""
-    with pytest.raises(ValueError, match="required: between 0 and 1"):
+    with pytest.raises(ValueError, match=f"alpha is {alpha}, required: between 0 and 1, both"):
         Ledger(alpha)
 
 

@@ -1,5 +1,6 @@
 """Philox known answers, both sides word for word, and the two transforms."""
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -77,11 +78,40 @@ def test_the_top_words_are_kept_below_one() -> None:
     assert noise.uniform(np.array([2**32 - 129], dtype=np.uint64))[0] <= 1 - 2.0**-24
 
 
-def test_a_shard_draws_what_the_whole_vocabulary_draws() -> None:
-    """Noise belongs to the global id."""
+@pytest.mark.parametrize("start", [0, 3, 16, 21])
+def test_a_shard_draws_what_the_whole_vocabulary_draws(start: int) -> None:
+    """Noise belongs to the global id, wherever the cut lies among the four words of a call."""
     whole = noise.counter_noise(2, 3, 24, 5, 77)
-    shard = noise.counter_noise(2, 3, 8, 5, 77, vocab_start=16)
-    assert torch.equal(shard, whole[:, :, 16:])
+    shard = noise.counter_noise(2, 3, 24 - start, 5, 77, vocab_start=start)
+    assert torch.equal(shard, whole[:, :, start:])
+
+
+def test_the_word_of_an_id_is_the_one_its_noise_came_from() -> None:
+    """Id v is word v mod 4 of call v div 4; only the low 32 bits of the block counter count."""
+    ids, row, step = (np.arange(n, dtype=np.uint64) for n in (24, 2, 3))
+    for block in (5, 2**32 - 1, 2**32 + 5, 2**62 + 5):
+        places = (ids[None, None, :], row[:, None, None], step[None, :, None])
+        e = noise.exponential(noise.uniform(noise.words(*places, block, 77)))
+        assert e.shape == (2, 3, 24)
+        assert torch.equal(torch.from_numpy(e), noise.counter_noise(2, 3, 24, block, 77))
+    assert torch.equal(
+        noise.counter_noise(2, 3, 24, 2**32 + 5, 77), noise.counter_noise(2, 3, 24, 5, 77)
+    )
+    # No step is named: the words of a step alone.
+    assert noise.words(ids[:1], row[:1], step, 5, 77).tolist() == [
+        int(noise.words(ids[:1], row[:1], step[k : k + 1], 5, 77)[0]) for k in range(3)
+    ]
+
+
+def test_the_transforms_of_a_uniform() -> None:
+    """E = -log(1 - u) and G = -log E, in float64; a uniform is a float32 value."""
+    u = noise.uniform(np.array([3, 2**31, 2**32 - 1000], dtype=np.uint64))
+    assert u.dtype == np.float64
+    assert (u == u.astype(np.float32)).all()
+    e = noise.exponential(u)
+    assert e == pytest.approx([-math.log1p(-value) for value in u], rel=1e-14)
+    assert noise.gumbel(e) == pytest.approx([-math.log(value) for value in e], rel=1e-14)
+    assert noise.floored(torch.ones(1)).dtype == torch.float64
 
 
 @given(st.integers(0, 2**32), st.integers(2, 6), st.integers(1, 30))
