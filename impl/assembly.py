@@ -14,6 +14,7 @@ from .bias import MarkovHead
 from .coins import Coins
 from .config import Config
 from .epilogue import VerifyEpilogue
+from .fused import Site
 from .graph import engine_for
 from .graph.engine import Engine
 from .logits import BorrowedHead
@@ -101,7 +102,8 @@ def assemble(  # noqa: PLR0913  (what a proposer is made of)
     draft = draft_for(plan, layout.shapes, lm_head.weight, markov, noise, seat, greedy_draft=greedy)
     fold = "greedy" if draft.greedy_draft else "sampled"
     layout = replace(layout, fold=fold)
-    stages = restage(stages_for(config.stages, draft.dialect, fold, draft.kind))
+    site = Site(plan.device, markov, plan.ranks, recorded=engine is not None)
+    stages = restage(stages_for(config.stages, draft.dialect, fold, draft.kind, site))
 
     def weights() -> Mapping[str, Tensor | None]:
         return {**draft.weights(), "head.weight": lm_head.weight}

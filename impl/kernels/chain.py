@@ -1,0 +1,192 @@
+"""The launches of a block of drafts: what is compiled, how wide, and the slots between steps."""
+
+from dataclasses import dataclass
+from functools import cache
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+from triton.runtime.interpreter import InterpretedFunction
+
+from .step import finish_kernel, step_kernel
+
+# Slots a row and step: the winning key, and the largest logit whose key left float32.
+SLOTS = 2
+EMPTY_SLOT = -(2**63)
+FINISH_WIDE = 256
+INTERPRETED = isinstance(step_kernel, InterpretedFunction)
+INTERPRETED_PROGRAMS = 3
+SHARED_BYTES = 200 * 1024
+ROWS_MAX, RANK_MAX = 64, 1024
+TYPES = {torch.float16: tl.float16, torch.bfloat16: tl.bfloat16, torch.float32: tl.float32}
+
+
+@dataclass(frozen=True)
+class Config:
+    """How a step is compiled and launched; no field changes a bit of what it computes.
+
+    wide      ids of a tile
+    warps     of a program
+    stages    tiles of w2 in flight
+    programs  on one multiprocessor
+    """
+
+    wide: int
+    warps: int
+    stages: int
+    programs: int
+
+
+# rows of a program -> config
+CONFIGS = {16: Config(64, 4, 3, 2), 32: Config(64, 4, 3, 2), 64: Config(64, 4, 3, 2)}
+
+
+@dataclass(frozen=True)
+class Chain:
+    """The tensors of a block; all contiguous in their last dimension.
+
+    w1           [>= V, R] float
+    w2           [V, R] float16, bfloat16 or float32
+    base         [B, K, V] float: base logits
+    kept         [B, K, V] step logits to write, or None
+    step_dtype   of the step logits
+    anchor       [B] int64
+    temperature  [B] float32
+    greedy       [B] bool
+    tokens       [B, K] int64, flags [B, K] uint8: written
+    noise        (seed key [2] int64, block [1] int64), or None when nothing is drawn or counted
+    drawn        rows that are not greedy are sampled; False makes all greedy
+    """
+
+    w1: Tensor
+    w2: Tensor
+    base: Tensor
+    kept: Tensor | None
+    step_dtype: torch.dtype
+    anchor: Tensor
+    temperature: Tensor
+    greedy: Tensor
+    tokens: Tensor
+    flags: Tensor
+    noise: tuple[Tensor, Tensor] | None
+    drawn: bool
+
+
+def config_for(rows: int, weights: Tensor) -> Config:
+    """Return the config of a batch: by its padded rows, and narrower where tiles would not fit."""
+    found = CONFIGS[padded_rows(rows)]
+    rank, wide = padded_rank(weights.shape[1]), found.wide
+    line = rank * weights.element_size()
+    room = SHARED_BYTES - padded_rows(rows) * line
+    while wide > 16 and wide * line > room:
+        wide //= 2
+    return Config(
+        wide, found.warps, max(1, min(found.stages, room // (wide * line))), found.programs
+    )
+
+
+def power_of_two(size: int) -> int:
+    """Return the least power of two that is not below a size."""
+    return 1 << (size - 1).bit_length()
+
+
+def padded_rows(rows: int) -> int:
+    """Return the rows of one program: 16, 32 or 64."""
+    return min(max(16, power_of_two(rows)), ROWS_MAX)
+
+
+def padded_rank(rank: int) -> int:
+    """Return the depth of the product: a power of two, at least 16."""
+    return max(16, power_of_two(rank))
+
+
+@cache
+def multiprocessors(device: torch.device) -> int:
+    """Return how many multiprocessors a device has; a small number in the interpreter."""
+    if device.type != "cuda":
+        return INTERPRETED_PROGRAMS
+    return int(torch.cuda.get_device_properties(device).multi_processor_count)
+
+
+class Slots:
+    """The slots of the blocks, one tensor for each number of rows; empty between blocks.
+
+    They are made by the first block of a size, which a runner runs before it records.
+    """
+
+    def __init__(self) -> None:
+        self.held: dict[tuple[int, int, torch.device], Tensor] = {}
+
+    def of(self, tokens: Tensor) -> Tensor:
+        """Return slots [2, K, B] int64 for drafts [B, K].
+
+        RuntimeError: a recording would be the first to use them.
+        """
+        rows, drafts = tokens.shape
+        found = self.held.get((rows, drafts, tokens.device))
+        if found is None:
+            if tokens.is_cuda and torch.cuda.is_current_stream_capturing():
+                raise RuntimeError(
+                    f"a block of {rows} rows is recorded before it ran; it should run once before"
+                )
+            shape = (SLOTS, drafts, rows)
+            found = torch.full(shape, EMPTY_SLOT, dtype=torch.int64, device=tokens.device)
+            self.held[rows, drafts, tokens.device] = found
+        return found
+
+
+def launch(chain: Chain, slots: Tensor, config: Config | None = None) -> None:
+    """Draft a block: K launches, and one that writes tokens and flags and counts the block.
+
+    slots   [2, K, B] int64, empty; empty again afterwards
+    config  None takes the one of the batch
+    """
+    rows, drafts, vocabulary = chain.base.shape
+    shape = config or config_for(rows, chain.w2)
+    wide_rows, rank = padded_rows(rows), chain.w2.shape[1]
+    tiles = triton.cdiv(vocabulary, shape.wide)
+    programs = min(tiles, multiprocessors(chain.w2.device) * shape.programs)
+    grid = (programs, triton.cdiv(rows, wide_rows))
+    kept = chain.base if chain.kept is None else chain.kept
+    # Nothing reads the stand-ins of noise that is not there.
+    seed_key, block = chain.noise or (chain.anchor, chain.anchor)
+    tensors = (chain.w1, chain.w2, chain.base, kept, slots, chain.anchor)
+    parameters = (chain.temperature, chain.greedy, seed_key, block)
+    strided = (chain.w1, chain.w2, chain.base, kept)
+    strides = [stride for tensor in strided for stride in tensor.stride()[:-1]]
+    constants = {
+        "WIDE": shape.wide,
+        "ROWS": wide_rows,
+        "RANK": rank,
+        "DEPTH": padded_rank(rank),
+        "EVEN": vocabulary % shape.wide == 0,
+        "TURNS": triton.cdiv(tiles, programs),
+        "STAGES": shape.stages,
+        "DRAWN": chain.drawn,
+        "KEPT": chain.kept is not None,
+        "STEP_TYPE": TYPES[chain.step_dtype],
+        "INTERPRETED": INTERPRETED,
+    }
+    for step in range(drafts):
+        sizes = (vocabulary, rows, drafts, step, tiles)
+        arguments = (*tensors, *parameters, *strides, *sizes)
+        step_kernel[grid](*arguments, **constants, num_warps=shape.warps)
+    finish(chain, slots, block)
+
+
+def finish(chain: Chain, slots: Tensor, block: Tensor) -> None:
+    """Write tokens and flags of the slots, empty them, and count the block."""
+    rows, drafts = chain.tokens.shape
+    finish_kernel[(triton.cdiv(rows * drafts, FINISH_WIDE),)](
+        slots,
+        chain.tokens,
+        chain.flags,
+        block,
+        chain.tokens.stride(0),
+        chain.flags.stride(0),
+        rows,
+        drafts,
+        COUNTS=chain.noise is not None,
+        WIDE=FINISH_WIDE,
+    )
