@@ -24,8 +24,8 @@ Liberties:
    padded to 16, 32 or 64, so that every batch compiles to the same instruction with the same order
    of summation, and a row has the same bits in every batch.
 4. The whole rank is one dot: no order of partial sums to keep apart.
-5. In the interpreter bfloat16 is rounded by integers and multiplied as float32, since its casts truncate
-   and its products of 16-bit numbers are those of integers.
+5. In the interpreter bfloat16 is rounded by integers and multiplied as float32, since its casts
+   truncate and its products of 16-bit numbers are those of integers.
 """
 
 import triton
