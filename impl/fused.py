@@ -69,12 +69,12 @@ def cannot_run(site: Site) -> str | None:
     return "an engine cannot record interpreted kernels" if site.recorded else None
 
 
-def cannot_fuse(site: Site, dialect: str, fold: str) -> str | None:
+def cannot_fuse(site: Site | None, dialect: str, fold: str) -> str | None:
     """Say why the chain of a site has no fused arrow, None when it has one."""
     from .kernels.chain import RANK_MAX
 
-    markov = site.markov
-    if markov is None:
+    markov = None if site is None else site.markov
+    if site is None or markov is None:
         return "dflash has no chain of steps"
     if site.ranks > 1:
         return "the vocabulary lies over ranks, and a step ends with their gather"

@@ -104,12 +104,16 @@ def stages_for(
     found = TORCH[dialect, fold]._replace(bias=BIASES[kind])
     if implementation == "torch":
         return found
-    missing = "nothing is said about the device" if site is None else cannot_run(site)
+    missing: str | None
+    if site is None or (implementation == "auto" and site.device.type != "cuda"):
+        missing = (
+            "nothing is said of the device" if site is None else f"the device is {site.device}"
+        )
+    else:
+        missing = cannot_run(site)
     if implementation == "triton" and missing is not None:
         raise ValueError(f"stages 'triton': {missing}")
-    if site is None or missing is not None or (implementation, site.device.type) == ("auto", "cpu"):
-        return found._replace(chosen=f"torch: {missing or 'the device is cpu'}")
-    missing = cannot_fuse(site, dialect, fold)
+    missing = missing or cannot_fuse(site, dialect, fold)
     if missing is not None:
         return found._replace(chosen=f"torch: {missing}")
     run = FusedChain(drawn=fold == "sampled", counts=dialect == "counter")

@@ -37,6 +37,8 @@ from .philox import exponential, log_exponential, uniform, words_of_tile
 LOG2E = tl.constexpr(1.4426950408889634)
 # Above -log E of the smallest uniform, 2**-33: 22.874.
 MOST_NOISE = tl.constexpr(22.9)
+# Below every id, those of a turn past the end included.
+NO_ID = tl.constexpr(-(2**31) + 1)
 SLACK = tl.constexpr(1e-5)
 INFINITY = tl.constexpr(float("inf"))
 NOT_HELD = tl.constexpr(float("nan"))
@@ -126,22 +128,54 @@ def settle(
 
 
 @triton.jit
+def contest(
+    tile: tl.tensor,
+    lines: tl.tensor,
+    counters: tl.tensor,
+    some: tl.tensor,
+    DRAWN: tl.constexpr,
+    WIDE: tl.constexpr,
+    ROWS: tl.constexpr,
+) -> None:
+    """Draw for a tile that may hold a winner, and settle it when it still may.
+
+    tile      logits, hot [WIDE, ROWS], the keys to beat [ROWS], ids and inside [WIDE, 1]
+    lines     of the rows, [ROWS]: number, live, temperature, slope, sampled, slots of both kinds
+    counters  first id, step, block, key words; looked at when `some` row is sampled
+    """
+    logits, hot, best, ids, inside = tile
+    row, live, temperature, slope, sampled, keys, edges = lines
+    first, step, counted, k0, k1 = counters
+    if not DRAWN:
+        settle(logits, logits, ids, inside, temperature, sampled, live, keys, edges, False)
+    elif some:
+        bits = words_of_tile(first, row, step, counted, k0, k1, WIDE, ROWS)
+        constant = least_noise(best, sampled)
+        most = tl.exp2(tl.fma(logits, slope[None, :], -constant[None, :]))
+        if tl.max((hot & ~(bits.to(tl.float32) > most)).to(tl.int32)) > 0:
+            log_noise = log_exponential(exponential(uniform(bits)))
+            settle(logits, log_noise, ids, inside, temperature, sampled, live, keys, edges, True)
+    else:
+        settle(logits, logits, ids, inside, temperature, sampled, live, keys, edges, False)
+
+
+@triton.jit
 def previous_tokens(
     winners: tl.tensor,
     anchor: tl.tensor,
     row: tl.tensor,
-    live: tl.tensor,
     rows: tl.tensor,
     drafts: tl.tensor,
     step: tl.tensor,
 ) -> tl.tensor:
     """Return the tokens [ROWS] int64 before this step: the anchors, or what the last step chose."""
-    later = live & (step > 0)
+    later = row < tl.where(step > 0, rows, 0)
+    begins = row < tl.where(step > 0, 0, rows)
     keys = winners + (step - 1) * rows + row
     key = tl.load(keys, mask=later, other=order.NOTHING)
     edge = tl.load(keys + drafts * rows, mask=later, other=order.NOTHING)
-    first = tl.load(anchor + row, mask=live & (step == 0), other=0)
-    return tl.where(step == 0, first, tl.where(later, order.winner(key, edge), 0))
+    first = tl.load(anchor + row, mask=begins, other=0)
+    return tl.where(later, order.winner(key, edge), first)
 
 
 @triton.jit(do_not_specialize=["rows", "drafts", "step", "tiles"])
@@ -184,14 +218,16 @@ def step_kernel(
     row = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
     live = row < rows
     depth = tl.arange(0, DEPTH)
-    previous = previous_tokens(winners, anchor, row, live, rows, drafts, step)
+    previous = previous_tokens(winners, anchor, row, rows, drafts, step)
     embedded = tl.load(
         w1 + previous[None, :] * w1_row + depth[:, None],
         mask=live[None, :] & (depth[:, None] < RANK),
         other=0.0,
     )
     embedded = rounded(widened(embedded), weight_type, INTERPRETED)
-    sampled = live & (tl.load(greedy + row, mask=live, other=1) == 0) & DRAWN
+    sampled = row < 0
+    if DRAWN:
+        sampled = tl.load(greedy + row, mask=live, other=1) == 0
     some = tl.max(sampled.to(tl.int32)) > 0
     temperature = tl.load(temperatures + row, mask=sampled, other=1.0)
     slope = 1.4426950408889634 / temperature
@@ -209,7 +245,9 @@ def step_kernel(
         there = nth < tiles
         first = tl.where(step % 2 == 1, tiles - 1 - nth, nth) * WIDE
         ids = (first + tl.arange(0, WIDE))[:, None]
-        inside = there & (EVEN | (ids < vocabulary))
+        inside = ids < tl.where(there, vocabulary, NO_ID)
+        if EVEN:
+            inside = tl.full((WIDE, 1), nth, tl.int32) < tiles
         number = tl.full((ROWS,), order.NO_NUMBER, tl.int32)
         if turn > 0:
             slot = tl.load(keys, mask=live, other=order.NOTHING, cache_modifier=".cg")
@@ -230,19 +268,9 @@ def step_kernel(
         least = least_logit(best, temperature, sampled)
         hot = ~(logits < tl.where(live, least, INFINITY)[None, :])
         if there & (tl.max(hot.to(tl.int32)) > 0):
-            rest = (live, keys, edges)
-            plain = (logits, logits, ids, inside, temperature, sampled)
-            if not DRAWN:
-                settle(*plain, *rest, False)
-            elif some:
-                bits = words_of_tile(first, row, step, counted, k0, k1, WIDE, ROWS)
-                constant = least_noise(best, sampled)
-                most = tl.exp2(tl.fma(logits, slope[None, :], -constant[None, :]))
-                if tl.max((hot & ~(bits.to(tl.float32) > most)).to(tl.int32)) > 0:
-                    log_noise = log_exponential(exponential(uniform(bits)))
-                    settle(logits, log_noise, ids, inside, temperature, sampled, *rest, True)
-            else:
-                settle(*plain, *rest, False)
+            tile = (logits, hot, best, ids, inside)
+            lines = (row, live, temperature, slope, sampled, keys, edges)
+            contest(tile, lines, (first, step, counted, k0, k1), some, DRAWN, WIDE, ROWS)
 
 
 @triton.jit(do_not_specialize=["rows", "drafts"])
