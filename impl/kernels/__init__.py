@@ -1,8 +1,8 @@
-"""Triton kernels of the sampler: philox, order, step, head, acceptance; imported only when chosen.
+"""Triton kernels of the sampler; imported only when chosen.
 
-philox      Philox4x32-10 words, uniforms and the logarithm of their exponentials
-order       keys as integers with one total order, packed with their ids
-step        one draft step in one launch, and the launch that ends a block
-head        argmax and flags of logits that are there, and of a product that is never stored
-acceptance  what a verification commits
+philox  Philox4x32-10 words, uniforms and the logarithm of their exponentials
+order   keys as integers with one total order, packed with their ids
+tile    one tile of step logits against the best keys so far
+step    one draft step in one launch, and the launch that ends a block
+chain   the launches of a block: tensors, sizes, configurations
 """

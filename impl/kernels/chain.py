@@ -39,7 +39,7 @@ class Config:
 
 
 # rows of a program -> config
-CONFIGS = {16: Config(64, 4, 3, 2), 32: Config(64, 4, 3, 2), 64: Config(64, 4, 3, 2)}
+CONFIGS = {16: Config(64, 4, 3, 2), 32: Config(64, 8, 3, 1), 64: Config(64, 8, 3, 1)}
 
 
 @dataclass(frozen=True)
