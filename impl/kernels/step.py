@@ -22,10 +22,12 @@ import triton
 import triton.language as tl
 
 from . import order
-from .tile import INFINITY, contest, eased, least_logit, product, rounded, widened
+from .tile import contest, eased, least_logit, product, rounded, widened
 
 # Below every id, those of a turn past the end included.
 NO_ID = tl.constexpr(-(2**31) + 1)
+# The slot of a key of 1: rows that are not live have logits of zero, which never reach it.
+NOT_LIVE = tl.constexpr(0x3F800000 << 32)
 
 
 @triton.jit
@@ -119,7 +121,7 @@ def step_kernel(
             inside = tl.full((WIDE, 1), nth, tl.int32) < tiles
         number = tl.full((ROWS,), order.NO_NUMBER, tl.int32)
         if turn > 0:
-            slot = tl.load(keys, mask=live, other=order.NOTHING, cache_modifier=".cg")
+            slot = tl.load(keys, mask=live, other=NOT_LIVE, cache_modifier=".cg")
             number = order.number_of(slot)
         weights = tl.load(
             w2 + ids.to(tl.int64) * w2_row + depth[None, :],
@@ -135,11 +137,13 @@ def step_kernel(
         logits = widened(stored)
         best = eased(number, sampled)
         least = least_logit(best, temperature, sampled)
-        hot = ~(logits < tl.where(live, least, INFINITY)[None, :])
+        hot = ~(logits < least[None, :])
         if there & (tl.max(hot.to(tl.int32)) > 0):
             tile = (logits, hot, best, ids, inside)
             lines = (row, live, temperature, slope, sampled, keys, edges)
-            contest(tile, lines, (first, step, counted, k0, k1), some, DRAWN, WIDE, ROWS)
+            contest(
+                tile, lines, (first, step, counted, k0, k1), some, DRAWN, WIDE, ROWS, INTERPRETED
+            )
 
 
 @triton.jit(do_not_specialize=["rows", "drafts"])

@@ -55,6 +55,16 @@ def product(weights: tl.tensor, embedded: tl.tensor, INTERPRETED: tl.constexpr) 
 
 
 @triton.jit
+def exp2(x: tl.tensor, INTERPRETED: tl.constexpr) -> tl.tensor:
+    """Return 2**x, subnormal results flushed to zero: one instruction of the device."""
+    if INTERPRETED:
+        return tl.exp2(x)
+    return tl.inline_asm_elementwise(
+        "ex2.approx.ftz.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1
+    )
+
+
+@triton.jit
 def eased(number: tl.tensor, sampled: tl.tensor) -> tl.tensor:
     """Return the keys to beat, [ROWS] float32, given their numbers; a little less where sampled.
 
@@ -121,6 +131,7 @@ def contest(
     DRAWN: tl.constexpr,
     WIDE: tl.constexpr,
     ROWS: tl.constexpr,
+    INTERPRETED: tl.constexpr,
 ) -> None:
     """Draw for a tile that may hold a winner, and settle it when it still may.
 
@@ -136,7 +147,7 @@ def contest(
     elif some:
         bits = words_of_tile(first, row, step, counted, k0, k1, WIDE, ROWS)
         constant = least_noise(best, sampled)
-        most = tl.exp2(tl.fma(logits, slope[None, :], -constant[None, :]))
+        most = exp2(tl.fma(logits, slope[None, :], -constant[None, :]), INTERPRETED)
         if tl.max((hot & ~(bits.to(tl.float32) > most)).to(tl.int32)) > 0:
             log_noise = log_exponential(exponential(uniform(bits)))
             settle(logits, log_noise, ids, inside, temperature, sampled, live, keys, edges, True)
