@@ -1,4 +1,4 @@
-"""Fused arrows: a whole chain of draft steps as kernels, where the device and the head allow it.
+"""Fused arrows: a chain of draft steps, or an argmax, as kernels where device and head allow it.
 
 Which set of arrows is used is decided in stages.py; here is said whether a fused one can be, and
 what tensors it is given. Kernels are imported only when one is built.
@@ -69,15 +69,15 @@ def cannot_run(site: Site) -> str | None:
     return "an engine cannot record interpreted kernels" if site.recorded else None
 
 
-def cannot_fuse(site: Site | None, dialect: str, fold: str) -> str | None:
-    """Say why the chain of a site has no fused arrow, None when it has one."""
+def cannot_fuse(site: Site, dialect: str, fold: str) -> str | None:
+    """Say why a site has no fused arrow, None when it has one."""
     from .kernels.chain import RANK_MAX
 
-    markov = None if site is None else site.markov
-    if site is None or markov is None:
-        return "dflash has no chain of steps"
     if site.ranks > 1:
-        return "the vocabulary lies over ranks, and a step ends with their gather"
+        return "the vocabulary lies over ranks, and a choice ends with their gather"
+    markov = site.markov
+    if markov is None:
+        return None
     if markov.kind != "vanilla":
         return f"the Markov head is {markov.kind}"
     if dialect == "race" or (dialect == "none" and fold != "greedy"):
@@ -124,3 +124,29 @@ class FusedChain:
             drawn=self.drawn,
         )
         self.kernels.launch(chain, self.slots.of(tokens))
+
+
+class SplitChoice:
+    """The choice arrow of a greedy block without steps: rows of logits are read once, in parts."""
+
+    def __init__(self) -> None:
+        from .kernels import chain, head
+
+        self.largest = head.largest
+        self.slots = chain.Slots()
+
+    def __call__(
+        self,
+        logits: Tensor,
+        temperature: Tensor | None,
+        greedy: Tensor | None,
+        noise: Tensor | None,
+        tokens: Tensor,
+        flags: Tensor,
+    ) -> None:
+        """Write the argmax and the flag of every row; arguments as in `choice.choose_greedy`.
+
+        logits [B, K, V] float; tokens [B, K] int64; flags [B, K] uint8
+        """
+        del temperature, greedy, noise
+        self.largest(logits, self.slots.of(tokens), tokens, flags)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from . import bias, choice, confidence, logits, noise
 from .bias import MarkovHead
-from .fused import Fused, FusedChain, Run, Site, cannot_fuse, cannot_run
+from .fused import Fused, FusedChain, Run, Site, SplitChoice, cannot_fuse, cannot_run
 from .logits import OutputHead
 
 Bias = Callable[[MarkovHead, Tensor, Tensor | None, Tensor | None], tuple[Tensor, Tensor | None]]
@@ -104,18 +104,20 @@ def stages_for(
     found = TORCH[dialect, fold]._replace(bias=BIASES[kind])
     if implementation == "torch":
         return found
-    missing: str | None
-    if site is None or (implementation == "auto" and site.device.type != "cuda"):
-        missing = (
-            "nothing is said of the device" if site is None else f"the device is {site.device}"
-        )
-    else:
-        missing = cannot_run(site)
-    if implementation == "triton" and missing is not None:
-        raise ValueError(f"stages 'triton': {missing}")
-    missing = missing or cannot_fuse(site, dialect, fold)
-    if missing is not None:
+    missing = _missing(implementation, dialect, fold, site)
+    if site is None or missing is not None:
         return found._replace(chosen=f"torch: {missing}")
+    if site.markov is None:
+        return found._replace(choice=SplitChoice(), chosen="triton: argmax in parts")
     run = FusedChain(drawn=fold == "sampled", counts=dialect == "counter")
     fused = Fused(run, {name: getattr(found, name) for name in FUSED})
     return found._replace(fused=fused, chosen="triton: one launch a step")
+
+
+def _missing(implementation: str, dialect: str, fold: str, site: Site | None) -> str | None:
+    if implementation == "auto" and site is not None and site.device.type != "cuda":
+        return f"the device is {site.device}"
+    missing = "nothing is said of the device" if site is None else cannot_run(site)
+    if implementation == "triton" and missing is not None:
+        raise ValueError(f"stages 'triton': {missing}")
+    return missing if site is None or missing is not None else cannot_fuse(site, dialect, fold)

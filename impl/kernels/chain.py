@@ -172,21 +172,21 @@ def launch(chain: Chain, slots: Tensor, config: Config | None = None) -> None:
         sizes = (vocabulary, rows, drafts, step, tiles)
         arguments = (*tensors, *parameters, *strides, *sizes)
         step_kernel[grid](*arguments, **constants, num_warps=shape.warps)
-    finish(chain, slots, block)
+    finish(chain.tokens, chain.flags, slots, None if chain.noise is None else block)
 
 
-def finish(chain: Chain, slots: Tensor, block: Tensor) -> None:
-    """Write tokens and flags of the slots, empty them, and count the block."""
-    rows, drafts = chain.tokens.shape
+def finish(tokens: Tensor, flags: Tensor, slots: Tensor, block: Tensor | None) -> None:
+    """Write tokens and flags [B, K] of slots, empty them, and count a block that has a counter."""
+    rows, drafts = tokens.shape
     finish_kernel[(triton.cdiv(rows * drafts, FINISH_WIDE),)](
         slots,
-        chain.tokens,
-        chain.flags,
-        block,
-        chain.tokens.stride(0),
-        chain.flags.stride(0),
+        tokens,
+        flags,
+        slots if block is None else block,
+        tokens.stride(0),
+        flags.stride(0),
         rows,
         drafts,
-        COUNTS=chain.noise is not None,
+        COUNTS=block is not None,
         WIDE=FINISH_WIDE,
     )

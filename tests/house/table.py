@@ -159,6 +159,7 @@ TABLE = {
     "impl/kernels/tile.py": "triton .kernels.order .kernels.philox",
     "impl/kernels/step.py": "triton .kernels.order .kernels.tile",
     "impl/kernels/chain.py": "torch triton .kernels.step",
+    "impl/kernels/head.py": "torch triton .kernels.order .kernels.chain .kernels.tile",
 }
 
 # Who may name a third party at all; every other project file may not. (The table is narrower for
