@@ -33,7 +33,7 @@ from .sampler import (
     noise_for,
 )
 from .shards import agree
-from .stages import Stages, stages_for
+from .stages import Accept, Stages, accept_for, stages_for
 
 
 @dataclass(frozen=True)
@@ -117,13 +117,16 @@ def assemble(  # noqa: PLR0913  (what a proposer is made of)
     # A greedy draft leaves its noise where it was: coins beside it would repeat block after block.
     moving = None if draft.greedy_draft else noise
     coins = Coins.beside(moving, plan.vocabulary, seed, plan.device)
-    acceptor = Acceptor(plan.vocabulary, coins, _epilogue(engine, tail))
+    accept = accept_for(config.stages, site)
+    acceptor = Acceptor(plan.vocabulary, coins, _epilogue(engine, tail, accept))
     return parts.proposer(draft, forward, layout, stages, tail, runner, addresses, acceptor)
 
 
-def _epilogue(engine: Engine | None, tail: DraftSampler | Refusal) -> VerifyEpilogue | None:
+def _epilogue(
+    engine: Engine | None, tail: DraftSampler | Refusal, accept: Accept
+) -> VerifyEpilogue | None:
     if engine is None or isinstance(tail, Refusal):
         return None
-    epilogue = VerifyEpilogue(engine, tail.buffers)
+    epilogue = VerifyEpilogue(engine, tail.buffers, accept)
     epilogue.capture()
     return epilogue

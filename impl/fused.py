@@ -5,13 +5,14 @@ what tensors it is given. Kernels are imported only when one is built.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from importlib.util import find_spec
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from .acceptance import Commit
 from .bias import MarkovHead
 from .buffers import Buffers
 from .noise import CounterNoise, Noise
@@ -150,3 +151,27 @@ class SplitChoice:
         """
         del temperature, greedy, noise
         self.largest(logits, self.slots.of(tokens), tokens, flags)
+
+
+class SplitAccept:
+    """The greedy accept of `acceptance.accept_greedy`, its argmax in parts."""
+
+    def __init__(self) -> None:
+        from .kernels import acceptance, chain
+
+        self.accept = acceptance.accept_greedy
+        self.slots = chain.Slots()
+
+    def __call__(
+        self,
+        candidates: Tensor,
+        target_logits: Tensor,
+        verify_len: Tensor,
+        prefix: Tensor,
+        out: Commit,
+    ) -> None:
+        """Write what every request commits; arguments as in `acceptance.accept_greedy`."""
+        target = target_logits.view(*candidates.shape, -1)
+        written = [getattr(out, field.name) for field in fields(Commit)]
+        lengths = (verify_len, prefix)
+        self.accept(candidates, target, lengths, self.slots.of(candidates), written)

@@ -10,11 +10,22 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from . import bias, choice, confidence, logits, noise
+from .acceptance import Commit, accept_greedy
 from .bias import MarkovHead
-from .fused import Fused, FusedChain, Run, Site, SplitChoice, cannot_fuse, cannot_run
+from .fused import (
+    Fused,
+    FusedChain,
+    Run,
+    Site,
+    SplitAccept,
+    SplitChoice,
+    cannot_fuse,
+    cannot_run,
+)
 from .logits import OutputHead
 
 Bias = Callable[[MarkovHead, Tensor, Tensor | None, Tensor | None], tuple[Tensor, Tensor | None]]
+Accept = Callable[[Tensor, Tensor, Tensor, Tensor, Commit], None]
 BIASES: dict[str, Bias] = {
     "vanilla": bias.vanilla,
     "gated": bias.gated,
@@ -104,7 +115,9 @@ def stages_for(
     found = TORCH[dialect, fold]._replace(bias=BIASES[kind])
     if implementation == "torch":
         return found
-    missing = _missing(implementation, dialect, fold, site)
+    missing = _missing(implementation, site)
+    if site is not None and missing is None:
+        missing = cannot_fuse(site, dialect, fold)
     if site is None or missing is not None:
         return found._replace(chosen=f"torch: {missing}")
     if site.markov is None:
@@ -114,10 +127,20 @@ def stages_for(
     return found._replace(fused=fused, chosen="triton: one launch a step")
 
 
-def _missing(implementation: str, dialect: str, fold: str, site: Site | None) -> str | None:
+def accept_for(implementation: str, site: Site) -> Accept:
+    """Return the greedy accept of an implementation, as `stages_for` its arrows.
+
+    ValueError: kernels that cannot run.
+    """
+    if implementation == "torch" or _missing(implementation, site) is not None:
+        return accept_greedy
+    return SplitAccept()
+
+
+def _missing(implementation: str, site: Site | None) -> str | None:
     if implementation == "auto" and site is not None and site.device.type != "cuda":
         return f"the device is {site.device}"
     missing = "nothing is said of the device" if site is None else cannot_run(site)
     if implementation == "triton" and missing is not None:
         raise ValueError(f"stages 'triton': {missing}")
-    return missing if site is None or missing is not None else cannot_fuse(site, dialect, fold)
+    return missing

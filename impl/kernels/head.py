@@ -16,7 +16,7 @@ import triton.language as tl
 from torch import Tensor
 
 from . import order
-from .chain import finish, multiprocessors
+from .chain import finish, multiprocessors, power_of_two
 from .tile import widened
 
 WIDE, WARPS = 1024, 4
@@ -52,19 +52,17 @@ def largest_kernel(
     tl.atomic_max(winners + step * rows + row, tl.max(best, 0), sem="relaxed")
 
 
-def largest(logits: Tensor, slots: Tensor, tokens: Tensor, flags: Tensor) -> None:
-    """Write the argmax and the flag of every row, and leave the slots empty.
+def raise_slots(logits: Tensor, slots: Tensor) -> None:
+    """Put the largest logit of every row into its slot.
 
     logits [B, K, V] float, its last dimension contiguous
-    slots  [2, K, B] int64, empty
-    tokens [B, K] int64, flags [B, K] uint8: written; contiguous in their last dimension
+    slots  [2, K, B] int64, empty: only the first of the two kinds is used
     """
     rows, drafts, vocabulary = logits.shape
     tiles = triton.cdiv(vocabulary, WIDE)
     parts = max(1, PARTS * multiprocessors(logits.device) // (rows * drafts))
     # A power of two, so that few kernels serve all batches.
-    turns = triton.cdiv(tiles, min(tiles, parts))
-    turns = 1 << (turns - 1).bit_length()
+    turns = power_of_two(triton.cdiv(tiles, min(tiles, parts)))
     largest_kernel[(triton.cdiv(tiles, turns), rows * drafts)](
         logits,
         slots,
@@ -77,4 +75,13 @@ def largest(logits: Tensor, slots: Tensor, tokens: Tensor, flags: Tensor) -> Non
         WIDE=WIDE,
         num_warps=WARPS,
     )
+
+
+def largest(logits: Tensor, slots: Tensor, tokens: Tensor, flags: Tensor) -> None:
+    """Write the argmax and the flag of every row, and leave the slots empty.
+
+    logits, slots  as in `raise_slots`
+    tokens         [B, K] int64, flags [B, K] uint8: written; contiguous in their last dimension
+    """
+    raise_slots(logits, slots)
     finish(tokens, flags, slots, None)

@@ -119,12 +119,12 @@ TABLE = {
     "impl/coins.py": "torch .noise",
     "impl/acceptance.py": "torch .residual",
     "impl/target.py": "torch .acceptance",
-    "impl/epilogue.py": "torch .shapes .acceptance .buffers .runner .target .graph.engine",
+    "impl/epilogue.py": "torch .shapes .acceptance .buffers .runner .stages .target .graph.engine",
     "impl/acceptor.py": "torch .gate .noise .acceptance .claim .coins .epilogue .filters .target",
     "impl/shards.py": "torch torch.distributed .choice",
     "impl/ranks.py": "torch .gate .shapes .buffers .stages .draft .shards .logits .bias .noise",
     "impl/gate.py": "",
-    "impl/fused.py": "torch .bias .buffers .noise .kernels.*",
+    "impl/fused.py": "torch .acceptance .bias .buffers .noise .kernels.*",
     "impl/stages.py": "torch .logits .bias .noise .choice .confidence .acceptance .fused",
     "impl/draft.py": "torch .shapes .buffers .stages .shards .logits .bias .noise .confidence",
     "impl/plan.py": "torch .confidence .config .shards .stages",
@@ -159,6 +159,7 @@ TABLE = {
     "impl/kernels/tile.py": "triton .kernels.order .kernels.philox",
     "impl/kernels/step.py": "triton .kernels.order .kernels.tile",
     "impl/kernels/chain.py": "torch triton .kernels.step",
+    "impl/kernels/acceptance.py": "torch triton .kernels.order .kernels.chain .kernels.head",
     "impl/kernels/head.py": "torch triton .kernels.order .kernels.chain .kernels.tile",
 }
 
