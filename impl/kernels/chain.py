@@ -1,6 +1,6 @@
 """The launches of a block of drafts: what is compiled, how wide, and the slots between steps."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import torch
@@ -30,12 +30,14 @@ class Config:
     warps     of a program
     stages    tiles of w2 in flight
     programs  on one multiprocessor
+    rows      at most, of one program; a power of two from 16 on
     """
 
     wide: int
     warps: int
     stages: int
     programs: int
+    rows: int = 64
 
 
 # rows of a program -> config
@@ -76,14 +78,12 @@ class Chain:
 def config_for(rows: int, weights: Tensor) -> Config:
     """Return the config of a batch: by its padded rows, and narrower where tiles would not fit."""
     found = CONFIGS[padded_rows(rows)]
-    rank, wide = padded_rank(weights.shape[1]), found.wide
-    line = rank * weights.element_size()
-    room = SHARED_BYTES - padded_rows(rows) * line
+    line = padded_rank(weights.shape[1]) * weights.element_size()
+    room = SHARED_BYTES - padded_rows(rows, found.rows) * line
+    wide = found.wide
     while wide > 16 and wide * line > room:
         wide //= 2
-    return Config(
-        wide, found.warps, max(1, min(found.stages, room // (wide * line))), found.programs
-    )
+    return replace(found, wide=wide, stages=max(1, min(found.stages, room // (wide * line))))
 
 
 def power_of_two(size: int) -> int:
@@ -91,9 +91,9 @@ def power_of_two(size: int) -> int:
     return 1 << (size - 1).bit_length()
 
 
-def padded_rows(rows: int) -> int:
-    """Return the rows of one program: 16, 32 or 64."""
-    return min(max(16, power_of_two(rows)), ROWS_MAX)
+def padded_rows(rows: int, most: int = ROWS_MAX) -> int:
+    """Return the rows of one program: a power of two from 16 to `most`."""
+    return min(max(16, power_of_two(rows)), most)
 
 
 def padded_rank(rank: int) -> int:
@@ -144,10 +144,11 @@ def launch(chain: Chain, slots: Tensor, config: Config | None = None) -> None:
     """
     rows, drafts, vocabulary = chain.base.shape
     shape = config or config_for(rows, chain.w2)
-    wide_rows, rank = padded_rows(rows), chain.w2.shape[1]
+    wide_rows, rank = padded_rows(rows, shape.rows), chain.w2.shape[1]
     tiles = triton.cdiv(vocabulary, shape.wide)
-    programs = min(tiles, multiprocessors(chain.w2.device) * shape.programs)
-    grid = (programs, triton.cdiv(rows, wide_rows))
+    groups = triton.cdiv(rows, wide_rows)
+    room = multiprocessors(chain.w2.device) * shape.programs
+    parts = min(tiles, max(1, room // groups))
     kept = chain.base if chain.kept is None else chain.kept
     # Nothing reads the stand-ins of noise that is not there.
     seed_key, block = chain.noise or (chain.anchor, chain.anchor)
@@ -161,7 +162,7 @@ def launch(chain: Chain, slots: Tensor, config: Config | None = None) -> None:
         "RANK": rank,
         "DEPTH": padded_rank(rank),
         "EVEN": vocabulary % shape.wide == 0,
-        "TURNS": triton.cdiv(tiles, programs),
+        "TURNS": triton.cdiv(tiles, parts),
         "STAGES": shape.stages,
         "DRAWN": chain.drawn,
         "KEPT": chain.kept is not None,
@@ -171,7 +172,7 @@ def launch(chain: Chain, slots: Tensor, config: Config | None = None) -> None:
     for step in range(drafts):
         sizes = (vocabulary, rows, drafts, step, tiles)
         arguments = (*tensors, *parameters, *strides, *sizes)
-        step_kernel[grid](*arguments, **constants, num_warps=shape.warps)
+        step_kernel[(parts * groups,)](*arguments, **constants, num_warps=shape.warps)
     finish(chain.tokens, chain.flags, slots, None if chain.noise is None else block)
 
 

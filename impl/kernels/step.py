@@ -86,7 +86,10 @@ def step_kernel(
 ) -> None:
     """One step of all rows; see `launch_step` for the arguments."""
     weight_type: tl.constexpr = w2.dtype.element_ty
-    row = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
+    # Neighbours take the same tiles for other rows, so that one of them finds w2 in L2.
+    groups = tl.cdiv(rows, ROWS)
+    part, parts = tl.program_id(0) // groups, tl.num_programs(0) // groups
+    row = tl.program_id(0) % groups * ROWS + tl.arange(0, ROWS)
     live = row < rows
     depth = tl.arange(0, DEPTH)
     previous = previous_tokens(winners, anchor, row, rows, drafts, step)
@@ -111,7 +114,7 @@ def step_kernel(
     base_at = base + step.to(tl.int64) * base_step + row.to(tl.int64) * base_row
     kept_at = kept + step.to(tl.int64) * kept_step + row.to(tl.int64) * kept_row
     for turn in tl.range(0, TURNS, num_stages=STAGES):
-        nth = tl.program_id(0) + turn * tl.num_programs(0)
+        nth = part + turn * parts
         # In the last turn some programs are past the end, and touch nothing.
         there = nth < tiles
         first = tl.where(step % 2 == 1, tiles - 1 - nth, nth) * WIDE
