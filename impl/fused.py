@@ -18,6 +18,8 @@ from .buffers import Buffers
 from .noise import CounterNoise, Noise
 
 CAPABILITY = (8, 0)
+# An exact product of float32 has no such instruction, and the library's is faster than ours.
+TENSOR_CORES = (torch.float16, torch.bfloat16)
 Run = Callable[[MarkovHead, Noise, Buffers, Tensor], None]
 
 
@@ -74,18 +76,20 @@ def cannot_fuse(site: Site, dialect: str, fold: str) -> str | None:
     """Say why a site has no fused arrow, None when it has one."""
     from .kernels.chain import RANK_MAX
 
-    if site.ranks > 1:
-        return "the vocabulary lies over ranks, and a choice ends with their gather"
+    over_ranks = "the vocabulary lies over ranks, and a choice ends with their gather"
     markov = site.markov
-    if markov is None:
-        return None
-    if markov.kind != "vanilla":
-        return f"the Markov head is {markov.kind}"
-    if dialect == "race" or (dialect == "none" and fold != "greedy"):
-        return f"the noise is {dialect}, whose draws come from the framework"
-    if markov.rank > RANK_MAX:
-        return f"the Markov rank is {markov.rank}, above {RANK_MAX}"
-    return None
+    if markov is None or site.ranks > 1:
+        return over_ranks if site.ranks > 1 else None
+    framework = dialect == "race" or (dialect == "none" and fold != "greedy")
+    ragged = markov.w1.stride(1) != 1 or markov.w2.stride(1) != 1
+    reasons = {
+        f"the Markov head is {markov.kind}": markov.kind != "vanilla",
+        f"the noise is {dialect}, whose draws come from the framework": framework,
+        f"the Markov rank is {markov.rank}, above {RANK_MAX}": markov.rank > RANK_MAX,
+        f"w2 is {markov.w2.dtype}, not of 16 bits": markov.w2.dtype not in TENSOR_CORES,
+        "rows of w1 or w2 are not contiguous": ragged,
+    }
+    return next((reason for reason, holds in reasons.items() if holds), None)
 
 
 class FusedChain:

@@ -1,6 +1,6 @@
 """Argmax and flags of rows of logits: one launch that reads them once, and one that writes.
 
-    a row is cut into parts; the program of a part keeps, lane by lane, the largest packed key
+    a row is cut into parts; the program of a part keeps the largest number of a lane, and its id
     one atomic maximum a part raises the slot of the row
     the end of a block (step.py) decodes the slots into tokens and flags, and empties them
 
@@ -42,14 +42,18 @@ def largest_kernel(
     """
     row, step = tl.program_id(1) // drafts, tl.program_id(1) % drafts
     at = logits + row.to(tl.int64) * logits_row + step.to(tl.int64) * logits_step
-    best = tl.full((WIDE,), order.NOTHING, tl.int64)
+    best = tl.full((WIDE,), order.NO_NUMBER, tl.int32)
+    where = tl.full((WIDE,), 0, tl.int32)
     for turn in tl.range(0, TURNS):
         ids = (tl.program_id(0) * TURNS + turn) * WIDE + tl.arange(0, WIDE)
         inside = ids < vocabulary
         values = widened(tl.load(at + ids, mask=inside, other=0.0))
-        key = order.packed(order.mapped(values), ids)
-        best = tl.maximum(best, tl.where(inside, key, order.NOTHING))
-    tl.atomic_max(winners + step * rows + row, tl.max(best, 0), sem="relaxed")
+        number = tl.where(inside, order.mapped(values), order.NO_NUMBER)
+        # Ids of a lane ascend, so an equal number comes too late.
+        where = tl.where(number > best, ids, where)
+        best = tl.maximum(best, number)
+    most = tl.max(order.packed(best, where), 0)
+    tl.atomic_max(winners + step * rows + row, most, sem="relaxed")
 
 
 def raise_slots(logits: Tensor, slots: Tensor) -> None:

@@ -113,11 +113,10 @@ def settle(
         key = tl.where(sampled[None, :], scaled - log_noise, logits)
         beyond = inside & sampled[None, :] & (tl.abs(scaled) == INFINITY)
         if tl.max(beyond.to(tl.int32)) > 0:
-            edge = tl.where(beyond, order.packed(order.mapped(logits), ids), order.NOTHING)
-            top = tl.max(edge, 0)
+            edge = tl.where(beyond, order.mapped(logits), order.NO_NUMBER)
+            top = order.best_of(edge, ids)
             tl.atomic_max(edges, top, mask=live & (top > order.NOTHING), sem="relaxed")
-    candidates = tl.where(inside, order.packed(order.mapped(key), ids), order.NOTHING)
-    best = tl.max(candidates, 0)
+    best = order.best_of(tl.where(inside, order.mapped(key), order.NO_NUMBER), ids)
     now = tl.load(keys, mask=live, other=order.NOTHING, cache_modifier=".cg")
     tl.atomic_max(keys, best, mask=live & (best > now), sem="relaxed")
 
