@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from impl import bias, choice, noise
+from impl.fused import SplitChoice
 from impl.kernels.chain import CONFIGS, ROWS_MAX, Chain, Config, Slots, launch, padded_rows
 
 VOCABULARY, RANK, DRAFTS = 151_936, 256, 7
@@ -136,6 +137,15 @@ def invariant(mix: str) -> bool:
     return same
 
 
+def argmax_of_parts(rows: int) -> bool:
+    """Say whether the split argmax of a block equals the one of torch, flags included."""
+    chain, _ = made(rows, "greedy", kept=False)
+    tokens, flags = chain.tokens.clone(), chain.flags.clone()
+    choice.choose_greedy(chain.base, None, None, None, tokens, flags)
+    SplitChoice()(chain.base, None, None, None, chain.tokens, chain.flags)
+    return torch.equal(tokens, chain.tokens) and torch.equal(flags, chain.flags)
+
+
 def elapsed(run: Callable[[], object], times: int) -> float:
     """Return the mean microseconds of a call on the device."""
     start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
@@ -192,6 +202,7 @@ def main() -> None:
         for rows in chosen.rows:
             console.print("parity", scale, rows, parity(rows, "half", scale))
     console.print("same bits in every batch and config:", [invariant(mix) for mix in MIXES])
+    console.print("argmax in parts:", [argmax_of_parts(rows) for rows in chosen.rows])
     copy = bandwidth()
     console.print(f"copy {copy / 1e6:.2f} TB/s")
     table = Table("mix", "rows", "config", "hot us", "cold us", "floor us", "hot", "cold")
