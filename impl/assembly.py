@@ -14,6 +14,7 @@ from .bias import MarkovHead
 from .coins import Coins
 from .config import Config
 from .epilogue import VerifyEpilogue
+from .fused import Site
 from .graph import engine_for
 from .graph.engine import Engine
 from .logits import BorrowedHead
@@ -32,7 +33,7 @@ from .sampler import (
     noise_for,
 )
 from .shards import agree
-from .stages import Stages, stages_for
+from .stages import Accept, Stages, accept_for, stages_for
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,8 @@ def assemble(  # noqa: PLR0913  (what a proposer is made of)
     draft = draft_for(plan, layout.shapes, lm_head.weight, markov, noise, seat, greedy_draft=greedy)
     fold = "greedy" if draft.greedy_draft else "sampled"
     layout = replace(layout, fold=fold)
-    stages = restage(stages_for(config.stages, draft.dialect, fold, draft.kind))
+    site = Site(plan.device, markov, plan.ranks, recorded=engine is not None)
+    stages = restage(stages_for(config.stages, draft.dialect, fold, draft.kind, site))
 
     def weights() -> Mapping[str, Tensor | None]:
         return {**draft.weights(), "head.weight": lm_head.weight}
@@ -115,13 +117,16 @@ def assemble(  # noqa: PLR0913  (what a proposer is made of)
     # A greedy draft leaves its noise where it was: coins beside it would repeat block after block.
     moving = None if draft.greedy_draft else noise
     coins = Coins.beside(moving, plan.vocabulary, seed, plan.device)
-    acceptor = Acceptor(plan.vocabulary, coins, _epilogue(engine, tail))
+    accept = accept_for(config.stages, site)
+    acceptor = Acceptor(plan.vocabulary, coins, _epilogue(engine, tail, accept))
     return parts.proposer(draft, forward, layout, stages, tail, runner, addresses, acceptor)
 
 
-def _epilogue(engine: Engine | None, tail: DraftSampler | Refusal) -> VerifyEpilogue | None:
+def _epilogue(
+    engine: Engine | None, tail: DraftSampler | Refusal, accept: Accept
+) -> VerifyEpilogue | None:
     if engine is None or isinstance(tail, Refusal):
         return None
-    epilogue = VerifyEpilogue(engine, tail.buffers)
+    epilogue = VerifyEpilogue(engine, tail.buffers, accept)
     epilogue.capture()
     return epilogue

@@ -9,7 +9,7 @@ PREFIX = "DRAFTPROOF_"
 # variable -> allowed values, default first
 CHOICES = {
     "DRAFTPROOF_ENGINE": ("auto", "cuda", "emulator"),
-    "DRAFTPROOF_STAGES": ("auto", "torch"),
+    "DRAFTPROOF_STAGES": ("auto", "torch", "triton"),
     "DRAFTPROOF_NOISE": ("counter", "race"),
     "DRAFTPROOF_FOLDED_PROPOSAL": ("1", "0"),
     "DRAFTPROOF_FOLDED_SAMPLING": ("auto", "off", "force"),
@@ -33,7 +33,7 @@ class Config:
     """What the environment asks for.
 
     engine            'auto', 'cuda' or 'emulator': what captures and replays
-    stages            'auto' or 'torch': the implementation of the arrows
+    stages            'auto', 'torch' or 'triton': the implementation of the arrows
     noise             'counter' or 'race': the dialect of a DSPARK sampler
     folded_proposal   False switches the folded DSPARK tail off
     folded_sampling   'auto', 'off' or 'force': may the tail hold the sampling buffers

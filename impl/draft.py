@@ -111,12 +111,21 @@ class DsparkDraft:
 
         hidden [Bp * Q, D]: draft hidden states; anchor [Bp] int64: the tokens before the block
         """
+        asked = queries(self.shapes, hidden)
+        stages.logits(self.head, asked, buffers["base_logits"][: anchor.shape[0]])
+        if stages.chain is None:
+            self._step_by_step(stages, buffers, asked, anchor)
+        else:
+            stages.chain(self.markov, self.noise, buffers, anchor)
+        self.rate(stages, buffers, asked, anchor)
+
+    def _step_by_step(
+        self, stages: Stages, buffers: Buffers, asked: Tensor, anchor: Tensor
+    ) -> None:
         rows = anchor.shape[0]
         temperature, greedy = buffers["temperature"][:rows], buffers["greedy"][:rows]
         tokens, flags = buffers["tokens"][:rows], buffers["flags"][:rows]
         base = buffers["base_logits"][:rows]
-        asked = queries(self.shapes, hidden)
-        stages.logits(self.head, asked, base)
         state = zeroed(buffers.get("markov_state"), rows)
         previous = anchor
         for step in range(self.shapes.drafts):
@@ -129,7 +138,6 @@ class DsparkDraft:
             stages.choice(column, temperature, greedy, drawn, tokens[:, step], flags[:, step])
             previous = tokens[:, step]
         stages.advance(self.noise)
-        self.rate(stages, buffers, asked, anchor)
 
     def rate(self, stages: Stages, buffers: Buffers, asked: Tensor, anchor: Tensor) -> None:
         """Rate the drafts in the buffer `tokens`, when a confidence head is wanted.

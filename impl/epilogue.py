@@ -10,11 +10,12 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from .acceptance import Commit, accept_greedy
+from .acceptance import Commit
 from .buffers import Buffers
 from .graph.engine import Engine, Recording
 from .runner import WARM_UPS
 from .shapes import Shapes
+from .stages import Accept
 from .target import Target
 
 
@@ -69,12 +70,14 @@ class VerifyEpilogue:
 
     engine  what records
     drafts  static buffers of the folded draft: its anchors and tokens are the candidates
+    accept  the greedy accept, as stages.py chose it
 
     Everything is allocated here, after the build decision, which counts it by `epilogue_bytes`.
     """
 
-    def __init__(self, engine: Engine, drafts: Buffers) -> None:
+    def __init__(self, engine: Engine, drafts: Buffers, accept: Accept) -> None:
         self.engine = engine
+        self.accept = accept
         self.drafts = drafts
         self.shapes = drafts.layout.shapes
         self.held = Held.empty(self.shapes, drafts["tokens"].device)
@@ -125,7 +128,7 @@ class VerifyEpilogue:
         candidates[:, 1:].copy_(self.drafts["tokens"][:rows])
         target = held.target_logits[:rows].flatten(0, 1)
         lengths = (held.verify_len[:rows], held.prefix_len[:rows])
-        accept_greedy(candidates, target, *lengths, self.commit.rows(rows))
+        self.accept(candidates, target, *lengths, self.commit.rows(rows))
 
 
 def _padded(held: Tensor, live: Tensor, bucket: int) -> None:

@@ -14,6 +14,7 @@ from .bias import MarkovHead
 from .buffers import Buffers, Layout
 from .draft import DflashDraft, Draft, DsparkDraft
 from .epilogue import epilogue_bytes
+from .fused import Site
 from .gate import BuildFacts, Decision
 from .logits import BorrowedHead, OutputHead
 from .noise import CounterNoise, Noise, RaceNoise
@@ -277,7 +278,8 @@ def _built(
     layout = replace(layout_for(plan, weight, markov, dialect, seat), fold=decision.fold)
     config, shapes = around.config, layout.shapes
     draft = draft_for(plan, shapes, weight, markov, noise, seat, greedy_draft=config.greedy_draft)
-    stages = stages_for(config.stages, draft.dialect, decision.fold, draft.kind)
+    site = Site(plan.device, markov, plan.ranks, recorded=around.engine is not None)
+    stages = stages_for(config.stages, draft.dialect, decision.fold, draft.kind, site)
     state = {} if noise is None else noise.state
     buffers = Buffers(layout, plan.device, state)
     return sampler_type(draft, around.restage(stages), buffers, decision)

@@ -1,6 +1,7 @@
 """Stages: one implementation of each arrow, and the only place where a path is chosen.
 
-Replace one arrow with `stages._replace(bias=...)`; the loop that calls them does not change.
+Replace one arrow with `stages._replace(bias=...)`; the loop that calls them does not change. A
+fused arrow that stands for the one replaced then steps aside, and the others run one by one.
 """
 
 from collections.abc import Callable
@@ -9,10 +10,22 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from . import bias, choice, confidence, logits, noise
+from .acceptance import Commit, accept_greedy
 from .bias import MarkovHead
+from .fused import (
+    Fused,
+    FusedChain,
+    Run,
+    Site,
+    SplitAccept,
+    SplitChoice,
+    cannot_fuse,
+    cannot_run,
+)
 from .logits import OutputHead
 
 Bias = Callable[[MarkovHead, Tensor, Tensor | None, Tensor | None], tuple[Tensor, Tensor | None]]
+Accept = Callable[[Tensor, Tensor, Tensor, Tensor, Commit], None]
 BIASES: dict[str, Bias] = {
     "vanilla": bias.vanilla,
     "gated": bias.gated,
@@ -30,6 +43,8 @@ class Stages(NamedTuple):
     choice   (logits, temperature, greedy, noise, tokens, flags): one draft column
     advance  (noise): the end of a block
     rate     (head, features, raw, confidence, flags): what the confidence head says
+    fused    one arrow in the place of bias, step, noise, choice and advance, or None
+    chosen   which set this is, and why
     """
 
     logits: Callable[[OutputHead, Tensor, Tensor], None]
@@ -39,6 +54,13 @@ class Stages(NamedTuple):
     choice: Callable[..., None]
     advance: Callable[[Any], None]
     rate: Callable[..., None]
+    fused: Fused | None = None
+    chosen: str = "torch"
+
+    @property
+    def chain(self) -> Run | None:
+        """The fused arrow, unless one of the arrows it stands for was replaced."""
+        return self.fused.run if self.fused is not None and self.fused.fits(self) else None
 
 
 _COUNTER = Stages(
@@ -64,21 +86,61 @@ TORCH: dict[tuple[str, str], Stages] = {
     ("race", "sampled"): _RACE,
     ("race", "greedy"): _RACE._replace(choice=choice.choose_greedy),
 }
-IMPLEMENTATIONS = {"auto": TORCH, "torch": TORCH}
+IMPLEMENTATIONS = ("auto", "torch", "triton")
+FUSED = ("bias", "step", "noise", "choice", "advance")
 
 
-def stages_for(implementation: str, dialect: str, fold: str, kind: str = "vanilla") -> Stages:
+def stages_for(
+    implementation: str,
+    dialect: str,
+    fold: str,
+    kind: str = "vanilla",
+    site: Site | None = None,
+) -> Stages:
     """Return the arrows of an implementation.
 
-    implementation  'auto' or 'torch'
+    implementation  'torch'; 'triton', kernels wherever there is one; 'auto', those on CUDA alone
     dialect         'none' (nothing is drawn), 'race' or 'counter'
     fold            'greedy' or 'sampled'
     kind            of the Markov head, a key of BIASES
+    site            where the block is drafted; kernels need to know it
 
-    ValueError: a combination that does not exist, with those that do.
+    ValueError: a combination that does not exist, with those that do; kernels that cannot run.
     """
-    table = IMPLEMENTATIONS.get(implementation, {})
-    if (dialect, fold) not in table:
-        known = [f"{name} {pair}" for name, pairs in IMPLEMENTATIONS.items() for pair in pairs]
-        raise ValueError(f"no stages for {implementation} {dialect, fold}; there are {known}")
-    return table[dialect, fold]._replace(bias=BIASES[kind])
+    if implementation not in IMPLEMENTATIONS or (dialect, fold) not in TORCH:
+        raise ValueError(
+            f"no stages for {implementation} {dialect, fold}; there are {IMPLEMENTATIONS} and "
+            f"{list(TORCH)}"
+        )
+    found = TORCH[dialect, fold]._replace(bias=BIASES[kind])
+    if implementation == "torch":
+        return found
+    missing = _missing(implementation, site)
+    if site is not None and missing is None:
+        missing = cannot_fuse(site, dialect, fold)
+    if site is None or missing is not None:
+        return found._replace(chosen=f"torch: {missing}")
+    if site.markov is None:
+        return found._replace(choice=SplitChoice(), chosen="triton: argmax in parts")
+    run = FusedChain(drawn=fold == "sampled", counts=dialect == "counter")
+    fused = Fused(run, {name: getattr(found, name) for name in FUSED})
+    return found._replace(fused=fused, chosen="triton: one launch a step")
+
+
+def accept_for(implementation: str, site: Site) -> Accept:
+    """Return the greedy accept of an implementation, as `stages_for` its arrows.
+
+    ValueError: kernels that cannot run.
+    """
+    if implementation == "torch" or _missing(implementation, site) is not None:
+        return accept_greedy
+    return SplitAccept()
+
+
+def _missing(implementation: str, site: Site | None) -> str | None:
+    if implementation == "auto" and site is not None and site.device.type != "cuda":
+        return f"the device is {site.device}"
+    missing = "nothing is said of the device" if site is None else cannot_run(site)
+    if implementation == "triton" and missing is not None:
+        raise ValueError(f"stages 'triton': {missing}")
+    return missing

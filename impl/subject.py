@@ -118,9 +118,12 @@ class Subject:
         self.noise = proposer.draft.noise
 
     def describe(self) -> dict[str, Any]:
-        """Name and abilities."""
+        """Name, abilities, and the arithmetic where it is not that of torch."""
         names = [self.setting[key] for key in ("family", "dialect", "engine")]
-        return {"name": "draftproof " + " ".join(names), "abilities": tuple(self._abilities())}
+        found: dict[str, Any] = {"name": "draftproof " + " ".join(names)}
+        if self.proposer.stages.chain is not None:
+            found["stages"] = "triton-cuda"
+        return {**found, "abilities": tuple(self._abilities())}
 
     def load(self, inputs: Mapping[str, Tensor]) -> None:
         """Admit and load a batch."""

@@ -32,7 +32,9 @@ PROSE = {".md", ".toml", ".yml", ".yaml", ".txt", ""}
 
 FILE_LINES, FUNCTION_LINES, COLUMNS = 300, 60, 100
 # (rule, path) -> reason. A row that excuses nothing is itself a violation.
-EXCEPTIONS: dict[tuple[str, str], str] = {}
+EXCEPTIONS: dict[tuple[str, str], str] = {
+    ("function_lines", "impl/kernels/step.py"): "a kernel lists tensors and strides one a line",
+}
 
 # The nouns that both sides must have, under the same file name.
 TWINS = ("logits", "bias", "noise", "choice", "draft", "acceptance", "gate")

@@ -138,18 +138,19 @@ TABLE = {
     "impl/coins.py": "torch .noise",
     "impl/acceptance.py": "torch .residual",
     "impl/target.py": "torch .acceptance",
-    "impl/epilogue.py": "torch .shapes .acceptance .buffers .runner .target .graph.engine",
+    "impl/epilogue.py": "torch .shapes .acceptance .buffers .runner .stages .target .graph.engine",
     "impl/acceptor.py": "torch .gate .noise .acceptance .claim .coins .epilogue .filters .target",
     "impl/shards.py": "torch torch.distributed .choice",
     "impl/ranks.py": "torch .gate .shapes .buffers .stages .draft .shards .logits .bias .noise",
     "impl/gate.py": "",
-    "impl/stages.py": "torch .logits .bias .noise .choice .confidence .acceptance .kernels.*",
+    "impl/fused.py": "torch .acceptance .bias .buffers .noise .kernels.*",
+    "impl/stages.py": "torch .logits .bias .noise .choice .confidence .acceptance .fused",
     "impl/draft.py": "torch .shapes .buffers .stages .shards .logits .bias .noise .confidence",
     "impl/plan.py": "torch .confidence .config .shards .stages",
     "impl/proposal.py": "torch .sampler",
     "impl/sampler.py": "torch .plan .shapes .config .gate .buffers .stages .draft .logits "
     ".bias .noise "
-    ".confidence .epilogue .shards .ranks",
+    ".confidence .epilogue .fused .shards .ranks",
     "impl/runner.py": "torch .shapes .buffers .noise .graph .graph.engine",
     "impl/proposer.py": "torch .plan .proposal .shapes .config .gate .buffers .stages .draft "
     ".logits .bias .noise "
@@ -159,7 +160,7 @@ TABLE = {
     "impl/facts.py": "torch .shards .ranks .plan .bias .config .gate .logits .sampler",
     "impl/assembly.py": "torch .plan .config .stages .logits .bias .noise .sampler .runner "
     ".proposer "
-    ".graph .graph.engine .acceptor .coins .epilogue .shards .ranks",
+    ".graph .graph.engine .acceptor .coins .epilogue .fused .shards .ranks",
     "impl/subject.py": "torch .plan .proposal .setting .gate .buffers .stages .noise "
     ".facts .sampler .runner .proposer .assembly .backbone .graph .graph.engine "
     ".target",
@@ -173,9 +174,13 @@ TABLE = {
     "impl/graph/plan.py": "torch .graph.hazard",
     "impl/graph/tape.py": "torch .graph.hazard .graph.memory .graph.plan",
     "impl/kernels/__init__.py": "",
-    "impl/kernels/philox.py": "triton torch",
-    "impl/kernels/step.py": "triton torch .kernels.philox",
-    "impl/kernels/acceptance.py": "triton torch .kernels.philox",
+    "impl/kernels/philox.py": "triton",
+    "impl/kernels/order.py": "triton",
+    "impl/kernels/tile.py": "triton .kernels.order .kernels.philox",
+    "impl/kernels/step.py": "triton .kernels.order .kernels.tile",
+    "impl/kernels/chain.py": "torch triton .kernels.step",
+    "impl/kernels/acceptance.py": "torch triton .kernels.order .kernels.chain .kernels.head",
+    "impl/kernels/head.py": "torch triton .kernels.order .kernels.chain .kernels.tile",
 }
 
 # Who may name a third party at all; every other project file may not. (The table is narrower for

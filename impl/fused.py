@@ -1,0 +1,181 @@
+"""Fused arrows: a chain of draft steps, or an argmax, as kernels where device and head allow it.
+
+Which set of arrows is used is decided in stages.py; here is said whether a fused one can be, and
+what tensors it is given. Kernels are imported only when one is built.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .acceptance import Commit
+from .bias import MarkovHead
+from .buffers import Buffers
+from .noise import CounterNoise, Noise
+
+CAPABILITY = (8, 0)
+# An exact product of float32 has no such instruction, and the library's is faster than ours.
+TENSOR_CORES = (torch.float16, torch.bfloat16)
+Run = Callable[[MarkovHead, Noise, Buffers, Tensor], None]
+
+
+@dataclass(frozen=True)
+class Site:
+    """Where a block is drafted, as far as the choice of its arrows depends on it.
+
+    device    of every tensor
+    markov    the Markov head, None for DFLASH
+    ranks     processes that share the vocabulary
+    recorded  an engine records the block
+    """
+
+    device: torch.device
+    markov: MarkovHead | None = None
+    ranks: int = 1
+    recorded: bool = False
+
+
+@dataclass(frozen=True)
+class Fused:
+    """One arrow in the place of several.
+
+    run         (markov, noise, buffers, anchor [B] int64): all steps of a block, tokens to flags
+    stands_for  the arrows whose place it takes, by name; with one of them replaced it is not used,
+                so that what was put in takes effect
+    """
+
+    run: Run
+    stands_for: dict[str, Any]
+
+    def fits(self, arrows: Any) -> bool:
+        """Say whether these arrows are still the ones it stands for."""
+        return all(getattr(arrows, name) is arrow for name, arrow in self.stands_for.items())
+
+
+def cannot_run(site: Site) -> str | None:
+    """Say why no kernel of ours runs at a site, None when one can."""
+    if find_spec("triton") is None:
+        return "triton is not installed"
+    if site.device.type == "cuda":
+        found = torch.cuda.get_device_capability(site.device)
+        if found < CAPABILITY:
+            return f"compute capability {found} is below {CAPABILITY}"
+        return None
+    from .kernels.chain import INTERPRETED
+
+    if not INTERPRETED:
+        return f"the device is {site.device}, and kernels are not interpreted"
+    return "an engine cannot record interpreted kernels" if site.recorded else None
+
+
+def cannot_fuse(site: Site, dialect: str, fold: str) -> str | None:
+    """Say why a site has no fused arrow, None when it has one."""
+    from .kernels.chain import RANK_MAX
+
+    over_ranks = "the vocabulary lies over ranks, and a choice ends with their gather"
+    markov = site.markov
+    if markov is None or site.ranks > 1:
+        return over_ranks if site.ranks > 1 else None
+    framework = dialect == "race" or (dialect == "none" and fold != "greedy")
+    ragged = markov.w1.stride(1) != 1 or markov.w2.stride(1) != 1
+    reasons = {
+        f"the Markov head is {markov.kind}": markov.kind != "vanilla",
+        f"the noise is {dialect}, whose draws come from the framework": framework,
+        f"the Markov rank is {markov.rank}, above {RANK_MAX}": markov.rank > RANK_MAX,
+        f"w2 is {markov.w2.dtype}, not of 16 bits": markov.w2.dtype not in TENSOR_CORES,
+        "rows of w1 or w2 are not contiguous": ragged,
+    }
+    return next((reason for reason, holds in reasons.items() if holds), None)
+
+
+class FusedChain:
+    """The chain of a vanilla Markov head with counter noise, or greedy.
+
+    drawn   rows that are not greedy are sampled; False makes every row take its argmax
+    counts  a block moves the block counter of the noise
+    """
+
+    def __init__(self, *, drawn: bool, counts: bool) -> None:
+        from .kernels import chain
+
+        self.kernels = chain
+        self.drawn = drawn
+        self.counts = counts
+        self.slots = chain.Slots()
+
+    def __call__(self, markov: MarkovHead, noise: Noise, buffers: Buffers, anchor: Tensor) -> None:
+        """Draft all steps from the base logits in the buffers; see Fused."""
+        rows = anchor.shape[0]
+        tokens, kept = buffers["tokens"][:rows], buffers.get("step_logits")
+        state = None
+        if self.counts and isinstance(noise, CounterNoise):
+            state = noise.seed_key, noise.block
+        chain = self.kernels.Chain(
+            w1=markov.w1,
+            w2=markov.w2,
+            base=buffers["base_logits"][:rows],
+            kept=None if kept is None else kept[:rows],
+            step_dtype=buffers.layout.step_dtype,
+            anchor=anchor,
+            temperature=buffers["temperature"][:rows],
+            greedy=buffers["greedy"][:rows],
+            tokens=tokens,
+            flags=buffers["flags"][:rows],
+            noise=state,
+            drawn=self.drawn,
+        )
+        self.kernels.launch(chain, self.slots.of(tokens))
+
+
+class SplitChoice:
+    """The choice arrow of a greedy block without steps: rows of logits are read once, in parts."""
+
+    def __init__(self) -> None:
+        from .kernels import chain, head
+
+        self.largest = head.largest
+        self.slots = chain.Slots()
+
+    def __call__(
+        self,
+        logits: Tensor,
+        temperature: Tensor | None,
+        greedy: Tensor | None,
+        noise: Tensor | None,
+        tokens: Tensor,
+        flags: Tensor,
+    ) -> None:
+        """Write the argmax and the flag of every row; arguments as in `choice.choose_greedy`.
+
+        logits [B, K, V] float; tokens [B, K] int64; flags [B, K] uint8
+        """
+        del temperature, greedy, noise
+        self.largest(logits, self.slots.of(tokens), tokens, flags)
+
+
+class SplitAccept:
+    """The greedy accept of `acceptance.accept_greedy`, its argmax in parts."""
+
+    def __init__(self) -> None:
+        from .kernels import acceptance, chain
+
+        self.accept = acceptance.accept_greedy
+        self.slots = chain.Slots()
+
+    def __call__(
+        self,
+        candidates: Tensor,
+        target_logits: Tensor,
+        verify_len: Tensor,
+        prefix: Tensor,
+        out: Commit,
+    ) -> None:
+        """Write what every request commits; arguments as in `acceptance.accept_greedy`."""
+        target = target_logits.view(*candidates.shape, -1)
+        written = [getattr(out, field.name) for field in fields(Commit)]
+        lengths = (verify_len, prefix)
+        self.accept(candidates, target, lengths, self.slots.of(candidates), written)

@@ -1,0 +1,10 @@
+"""Triton kernels of the sampler; imported only when chosen.
+
+philox      Philox4x32-10 words, uniforms and the logarithm of their exponentials
+order       keys as integers with one total order, packed with their ids
+tile        one tile of step logits against the best keys so far
+step        one draft step in one launch, and the launch that ends a block
+head        argmax and flags of rows of logits
+chain       the launches of a block: tensors, sizes, configurations
+acceptance  the greedy accept of a verification
+"""

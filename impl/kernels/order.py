@@ -1,0 +1,82 @@
+"""Keys as integers: a total order in which the largest wins, and of equal ones the lowest id.
+
+    mapped   int32 of a float32 key: a larger key has a larger number, -0 equals +0, and every NaN
+             is the largest number of all
+    packed   int64, mapped above and 2**32 - 1 - id below: the maximum of packed numbers is the
+             winner, in whatever order atomics or programs arrive
+
+A row has two packed slots. `key` is the winner of the keys. `edge` is the largest logit among ids
+whose l / T left float32, for there keys no longer compare: when the winning key is infinite, the
+row takes the edge.
+"""
+
+import triton
+import triton.language as tl
+
+NOTHING, NO_NUMBER = tl.constexpr(-(2**63)), tl.constexpr(-(2**31))
+ID_MASK = tl.constexpr(0xFFFFFFFF)
+MAGNITUDE = tl.constexpr(0x7FFFFFFF)
+ABOVE, BELOW = tl.constexpr(0x7F800000), tl.constexpr(0xFF800000 - 2**32 ^ 0x7FFFFFFF)
+NAN, EMPTY = tl.constexpr(1), tl.constexpr(2)
+
+
+@triton.jit
+def mapped(values: tl.tensor) -> tl.tensor:
+    """Return the numbers of float32 keys."""
+    # Adding zero makes -0 and +0 one; a NaN of any sign and payload becomes the one largest number.
+    bits = (values + 0.0).to(tl.int32, bitcast=True)
+    bits = bits ^ ((bits >> 31) & MAGNITUDE)
+    return tl.where(values != values, MAGNITUDE, bits)
+
+
+@triton.jit
+def unmapped(number: tl.tensor) -> tl.tensor:
+    """Return the float32 keys of numbers; NaN for the largest number and for an empty slot."""
+    bits = number ^ ((number >> 31) & MAGNITUDE)
+    return bits.to(tl.float32, bitcast=True)
+
+
+@triton.jit
+def packed(number: tl.tensor, ids: tl.tensor) -> tl.tensor:
+    """Return numbers int32 and ids int32 as one int64."""
+    return (number.to(tl.int64) << 32) | (-ids.to(tl.int64) + ID_MASK)
+
+
+@triton.jit
+def best_of(number: tl.tensor, ids: tl.tensor) -> tl.tensor:
+    """Return the packed winners [ROWS] of numbers [WIDE, ROWS] int32 with ids [WIDE, 1] int32.
+
+    Two reductions of words are cheaper than one of pairs. An id that takes no part has NO_NUMBER.
+    """
+    top = tl.max(number, 0)
+    lowest = tl.min(tl.where(number == top[None, :], ids, MAGNITUDE), 0)
+    return tl.where(top == NO_NUMBER, NOTHING, packed(top, lowest))
+
+
+@triton.jit
+def number_of(slot: tl.tensor) -> tl.tensor:
+    """Return the number of a packed slot."""
+    return (slot >> 32).to(tl.int32)
+
+
+@triton.jit
+def id_of(slot: tl.tensor) -> tl.tensor:
+    """Return the id of a packed slot, int64."""
+    return -(slot & ID_MASK) + ID_MASK
+
+
+@triton.jit
+def winner(key: tl.tensor, edge: tl.tensor) -> tl.tensor:
+    """Return the id, int64, that wins a row of two slots."""
+    number = number_of(key)
+    beyond = ((number == ABOVE) | (number == BELOW)) & (edge != NOTHING)
+    return id_of(tl.where(beyond, edge, key))
+
+
+@triton.jit
+def flag(key: tl.tensor, edge: tl.tensor) -> tl.tensor:
+    """Return the flag of a row of two slots: 1 for a NaN, 2 when no logit is above -inf."""
+    number = number_of(key)
+    logits_too = (edge == NOTHING) | (number_of(edge) == BELOW)
+    empty = (number == BELOW) & logits_too
+    return tl.where(number == MAGNITUDE, NAN, tl.where(empty, EMPTY, 0))

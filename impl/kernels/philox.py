@@ -1,0 +1,105 @@
+"""Counter noise in registers: Philox4x32-10, the open uniform, and log E of E = -log1p(-u).
+
+One call of Philox gives four words, which belong to four neighbouring ids. Its counter is
+(id div 4, row, step, block); the words of a tile are a column of groups against a line of rows.
+
+Liberties:
+1. Operands are broadcast only where they meet. The first round then costs a column or a line and
+   not a tile, and half of the second and third too; the words are the same.
+2. u = (bits + 1/2) 2**-32, rounded once. The upper 24 bits are exact in float32, and so are the
+   lower 8 plus one half, so that their sum is the one rounding. No float64 is touched.
+3. Both logarithms are one polynomial: x = 2**k (1 + m) with m in [-1/4, 1/2), where log(1 + m) is
+   m - m**2 / 2 + ... Of log1p the argument is scaled before 1 is added, so a small u keeps all its
+   bits. Neither meets zero, infinity or a subnormal: u lies in [2**-33, 1 - 2**-24].
+"""
+
+import triton
+import triton.language as tl
+
+ROUNDS = tl.constexpr(10)
+MULTIPLY_EVEN, MULTIPLY_ODD = tl.constexpr(0xD2511F53), tl.constexpr(0xCD9E8D57)
+BUMP_LOW, BUMP_HIGH = tl.constexpr(0x9E3779B9), tl.constexpr(0xBB67AE85)
+UNIT = tl.constexpr(2.0**-32)
+UNIFORM_MAX = tl.constexpr(1.0 - 2.0**-24)
+LN2 = tl.constexpr(0.6931471805599453)
+THREE_QUARTERS, FOUR = tl.constexpr(0x3F400000), tl.constexpr(0x40800000)
+EXPONENT = tl.constexpr(-0x800000)
+HIDDEN_BIT = tl.constexpr(2.0**-23)
+
+
+@triton.jit
+def philox(
+    c0: tl.tensor, c1: tl.tensor, c2: tl.tensor, c3: tl.tensor, k0: tl.tensor, k1: tl.tensor
+) -> tl.tensor:
+    """Return the four words of counters and key, all uint32, of shapes that broadcast."""
+    for _ in tl.static_range(ROUNDS):
+        even_high, even_low = tl.umulhi(c0, MULTIPLY_EVEN), c0 * MULTIPLY_EVEN
+        odd_high, odd_low = tl.umulhi(c2, MULTIPLY_ODD), c2 * MULTIPLY_ODD
+        c0, c1 = odd_high ^ c1 ^ k0, odd_low
+        c2, c3 = even_high ^ c3 ^ k1, even_low
+        k0, k1 = k0 + BUMP_LOW, k1 + BUMP_HIGH
+    return c0, c1, c2, c3
+
+
+@triton.jit
+def words_of_tile(
+    first: tl.tensor,
+    rows: tl.tensor,
+    step: tl.tensor,
+    block: tl.tensor,
+    k0: tl.tensor,
+    k1: tl.tensor,
+    WIDE: tl.constexpr,
+    ROWS: tl.constexpr,
+) -> tl.tensor:
+    """Return the words [WIDE, ROWS] uint32 of the ids [first, first + WIDE), a multiple of 4.
+
+    rows [ROWS] int32; step int32; block int64; k0, k1 uint32
+    """
+    group = (first // 4 + tl.arange(0, WIDE // 4)).to(tl.uint32)[:, None]
+    c1, c2 = rows.to(tl.uint32)[None, :], step.to(tl.uint32)
+    w0, w1, w2, w3 = philox(group, c1, c2, block.to(tl.uint32), k0, k1)
+    joined = tl.join(tl.join(w0, w2), tl.join(w1, w3))
+    return tl.reshape(tl.permute(joined, (0, 2, 3, 1)), (WIDE, ROWS))
+
+
+@triton.jit
+def uniform(bits: tl.tensor) -> tl.tensor:
+    """Return (bits + 1/2) 2**-32 of uint32 words, rounded once and kept below 1."""
+    upper = (bits & 0xFFFFFF00).to(tl.float32)
+    lower = (bits & 0xFF).to(tl.float32) + 0.5
+    return tl.minimum((upper + lower) * UNIT, UNIFORM_MAX)
+
+
+@triton.jit
+def _log_one_plus(m: tl.tensor, twos: tl.tensor) -> tl.tensor:
+    # log(1 + m) + twos log 2 for m in [-1/4, 1/2); even and odd coefficients in two chains.
+    square = m * m
+    odd = tl.fma(square, -4.54559326e-2, -1.32279143e-1)
+    even = tl.fma(square, 1.05529785e-1, 1.44911110e-1)
+    odd = tl.fma(odd, square, -1.66416913e-1)
+    even = tl.fma(even, square, 1.99886635e-1)
+    odd = tl.fma(odd, square, -2.50001878e-1)
+    total = tl.fma(even, m, odd)
+    total = tl.fma(total, m, 3.33335280e-1)
+    total = tl.fma(total, m, -0.5)
+    return tl.fma(twos, LN2, tl.fma(total, square, m))
+
+
+@triton.jit
+def exponential(u: tl.tensor) -> tl.tensor:
+    """Return E = -log1p(-u) of u in [2**-33, 1 - 2**-24]."""
+    shift = ((1.0 - u).to(tl.int32, bitcast=True) - THREE_QUARTERS) & EXPONENT
+    scaled = ((-u).to(tl.int32, bitcast=True) - shift).to(tl.float32, bitcast=True)
+    one = (-shift + FOUR).to(tl.float32, bitcast=True)
+    m = scaled + (one * 0.25 - 1.0)
+    return -_log_one_plus(m, shift.to(tl.float32) * HIDDEN_BIT)
+
+
+@triton.jit
+def log_exponential(e: tl.tensor) -> tl.tensor:
+    """Return log E of a normal E > 0."""
+    bits = e.to(tl.int32, bitcast=True)
+    shift = (bits - THREE_QUARTERS) & EXPONENT
+    m = (bits - shift).to(tl.float32, bitcast=True) - 1.0
+    return _log_one_plus(m, shift.to(tl.float32) * HIDDEN_BIT)

@@ -1,0 +1,1 @@
+"""The Triton kernels: compiled on a GPU, in Triton's interpreter elsewhere."""
