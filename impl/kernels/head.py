@@ -39,14 +39,15 @@ def largest_kernel(
 ) -> None:
     """Raise the slot of one row by the largest of one part of its logits.
 
-    logits [B, K, V] float; winners [2, K, B] int64; a grid of parts by B K rows
+    logits [B, K, V] float; winners [2, K, B] int64; a grid of B K rows by parts: rows may be many,
+    and the second dimension of a grid ends at 65,535
     """
-    row, step = tl.program_id(1) // drafts, tl.program_id(1) % drafts
+    row, step = tl.program_id(0) // drafts, tl.program_id(0) % drafts
     at = logits + row.to(tl.int64) * logits_row + step.to(tl.int64) * logits_step
     best = tl.full((WIDE,), order.NO_NUMBER, tl.int32)
     where = tl.full((WIDE,), 0, tl.int32)
     for turn in tl.range(0, TURNS):
-        ids = (tl.program_id(0) * TURNS + turn) * WIDE + tl.arange(0, WIDE)
+        ids = (tl.program_id(1) * TURNS + turn) * WIDE + tl.arange(0, WIDE)
         inside = ids < vocabulary
         values = widened(tl.load(at + ids, mask=inside, other=0.0))
         number = tl.where(inside, order.mapped(values), order.NO_NUMBER)
@@ -68,7 +69,7 @@ def raise_slots(logits: Tensor, slots: Tensor) -> None:
     parts = max(1, PARTS * multiprocessors(logits.device) // (rows * drafts))
     # A power of two, so that few kernels serve all batches.
     turns = power_of_two(triton.cdiv(tiles, min(tiles, parts)))
-    largest_kernel[(triton.cdiv(tiles, turns), rows * drafts)](
+    largest_kernel[(rows * drafts, triton.cdiv(tiles, turns))](
         logits,
         slots,
         logits.stride(0),

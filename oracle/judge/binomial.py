@@ -5,7 +5,7 @@ import math
 import numpy as np
 from scipy import optimize, stats
 
-from .significance import Counts, Floats, pairs_seen
+from .significance import Counts, Floats, most_hits
 
 MISS = 0.05
 # A count whose tail is thinner than a double can hold; JSON has no log of zero.
@@ -53,7 +53,7 @@ def pairs_needed(share: float, rate: float, alarm: float, miss: float = MISS) ->
     """
     if not 0.0 < share < 1.0:
         raise ValueError(f"share is {share}, required: between 0 and 1, both excluded")
-    pairs = 1
-    while pairs_seen(pairs, rate, alarm, miss) > share:
+    pairs, common = 1, rate + share * (1 - rate)
+    while stats.binom.cdf(most_hits(pairs, rate, alarm), pairs, common) > miss:
         pairs += max(1, pairs // 100)
     return pairs

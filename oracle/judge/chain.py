@@ -247,7 +247,7 @@ def smallest(needed: Callable[[float], int], blocks: int) -> float:
     low, high = 1e-4, 1.0
     if needed(0.999) > blocks:
         return math.inf
-    while high / low > 1.02:
+    while high / low > 1.05:
         middle = math.sqrt(low * high)
         low, high = (low, middle) if needed(middle) <= blocks else (middle, high)
     return high

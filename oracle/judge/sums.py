@@ -92,7 +92,7 @@ def packed(counts: Counts) -> dict[str, Any]:
         limits = np.iinfo(width)
         if limits.min <= low and high <= limits.max:
             break
-    content = zlib.compress(np.ascontiguousarray(counts, dtype=width).tobytes(), 9)
+    content = zlib.compress(np.ascontiguousarray(counts, dtype=width).tobytes(), 1)
     text = base64.b64encode(content).decode()
     return {"shape": list(counts.shape), "width": width, "deflated": text}
 
