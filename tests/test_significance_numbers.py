@@ -57,6 +57,12 @@ def test_a_fit_holds_both_statistics_and_the_tail_of_one() -> None:
         flat = significance.pool(np.full(cells, 1 / cells), 100 * cells)
         one = significance.fit(flat, np.full(cells, 100), 1e-3)
         assert (one.statistic, one.p_value) == (name, 1.0)
+        apart = np.full(cells, 100)
+        apart[:2] = 110, 90
+        two = significance.fit(flat, apart, 1e-3)
+        g = 2 * (110 * math.log(1.1) + 90 * math.log(0.9))
+        expected_pair = (g, 2.0) if name == "G" else (2.0, g)
+        assert (two.value, two.other) == pytest.approx(expected_pair, rel=1e-9)
     with pytest.raises(ValueError, match="1999 draws were counted, required: the 2000 planned"):
         significance.fit(pools, counts - np.eye(8, dtype=np.int64)[0], 1e-3)
     with pytest.raises(ValueError, match="level is 9e-07, required: at least 1e-06 for"):
