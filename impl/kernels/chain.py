@@ -1,6 +1,6 @@
 """The launches of a block of drafts: what is compiled, how wide, and the slots between steps."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import torch
@@ -30,16 +30,22 @@ class Config:
     warps     of a program
     stages    tiles of w2 in flight
     programs  on one multiprocessor
+    prune     the logarithms of noise are taken only of what may still win
+    rows      of a product that has no more: 8 or 16
+    registers of a thread at most; 0 leaves it to the compiler
     """
 
     wide: int
     warps: int
     stages: int
     programs: int
+    prune: bool = True
+    rows: int = 16
+    registers: int = 0
 
 
 # rows of a program -> config
-CONFIGS = {16: Config(64, 4, 3, 2), 32: Config(64, 4, 3, 2), 64: Config(64, 4, 3, 2)}
+CONFIGS = {16: Config(64, 4, 3, 2), 32: Config(64, 8, 2, 2), 64: Config(64, 8, 3, 1)}
 
 
 @dataclass(frozen=True)
@@ -81,9 +87,7 @@ def config_for(rows: int, weights: Tensor) -> Config:
     room = SHARED_BYTES - padded_rows(rows) * line
     while wide > 16 and wide * line > room:
         wide //= 2
-    return Config(
-        wide, found.warps, max(1, min(found.stages, room // (wide * line))), found.programs
-    )
+    return replace(found, wide=wide, stages=max(1, min(found.stages, room // (wide * line))))
 
 
 def power_of_two(size: int) -> int:
@@ -144,7 +148,8 @@ def launch(chain: Chain, slots: Tensor, config: Config | None = None) -> None:
     """
     rows, drafts, vocabulary = chain.base.shape
     shape = config or config_for(rows, chain.w2)
-    wide_rows, rank = padded_rows(rows), chain.w2.shape[1]
+    rank = chain.w2.shape[1]
+    wide_rows = shape.rows if rows <= shape.rows else padded_rows(rows)
     tiles = triton.cdiv(vocabulary, shape.wide)
     programs = min(tiles, multiprocessors(chain.w2.device) * shape.programs)
     grid = (programs, triton.cdiv(rows, wide_rows))
@@ -153,25 +158,30 @@ def launch(chain: Chain, slots: Tensor, config: Config | None = None) -> None:
     seed_key, block = chain.noise or (chain.anchor, chain.anchor)
     tensors = (chain.w1, chain.w2, chain.base, kept, slots, chain.anchor)
     parameters = (chain.temperature, chain.greedy, seed_key, block)
-    strided = (chain.w1, chain.w2, chain.base, kept)
+    strided = (chain.w1, chain.base, kept)
     strides = [stride for tensor in strided for stride in tensor.stride()[:-1]]
     constants = {
         "WIDE": shape.wide,
         "ROWS": wide_rows,
+        "W2_ROW": chain.w2.stride(0),
         "RANK": rank,
         "DEPTH": padded_rank(rank),
         "EVEN": vocabulary % shape.wide == 0,
         "TURNS": triton.cdiv(tiles, programs),
         "STAGES": shape.stages,
         "DRAWN": chain.drawn,
+        "PRUNE": shape.prune,
         "KEPT": chain.kept is not None,
         "STEP_TYPE": TYPES[chain.step_dtype],
         "INTERPRETED": INTERPRETED,
     }
+    options = {"num_warps": shape.warps}
+    if shape.registers:
+        options["maxnreg"] = shape.registers
     for step in range(drafts):
         sizes = (vocabulary, rows, drafts, step, tiles)
         arguments = (*tensors, *parameters, *strides, *sizes)
-        step_kernel[grid](*arguments, **constants, num_warps=shape.warps)
+        step_kernel[grid](*arguments, **constants, **options)
     finish(chain, slots, block)
 
 

@@ -4,27 +4,25 @@
     for a tile:
         bias   = w2[tile] e, summed in float32 in one order, rounded to the dtype of w2
         logits = base + bias, rounded to the step dtype, and stored when they are kept
-        look   : can any element of the tile still win?  most tiles end here
-        draw   : Philox words of the tile; can any of them still win?
-        settle : key = l / T - log E, winner of the tile, one atomic maximum a row
+        keys   = logits, or l / T - log E where drawn: they challenge what stands in registers
+    at the end, one atomic maximum a row
 
 `previous` is read from the slots of the step before, so nothing between two steps goes through a
 launch of its own. Slots are empty between blocks: the end of a block decodes them, writes tokens
 and flags, empties them and counts the block.
 
 Liberties:
-1. Looking is exact. A slot only grows, so what it held at any moment bounds what must still be
-   beaten. Greedy rows compare logits with it. A sampled row compares l with what the smallest
-   uniform, whose log E is above -22.9, could add; then, word by word, E >= u turns
-   l / T - log E >= best into u <= exp(l / T - best), one exp2 with slack for its rounding. Only an
-   element that passes gets logarithms. Which tiles pass depends on how programs race, but what
-   wins does not: everything that could win has its key taken, and packed maxima know no order.
+1. No turn of a program waits for another thread but for the tile itself: keys are compared element
+   by element, and reduced when the program is through. Only where noise is pruned do programs
+   reduce after their first turn too, so that slots bound what is still worth a logarithm.
 2. Odd steps walk the tiles backwards, so that a step begins with what the last one left in L2.
 3. Ids lie on the rows of the product, because a draft has fewer rows than an MMA has. Rows are
    padded to 16, 32 or 64, so that every batch compiles to the same instruction with the same order
    of summation, and a row has the same bits in every batch.
 4. The whole rank is one dot: no order of partial sums to keep apart.
-5. In the interpreter bfloat16 is rounded by integers and multiplied as float32, since its casts
+5. The product is turned, and split into the four neighbours of a group, so that elements lie as
+   base and kept logits and the words of Philox do: one exchange of 16 bits an element in a turn.
+6. In the interpreter bfloat16 is rounded by integers and multiplied as float32, since its casts
    truncate and its products of 16-bit numbers are those of integers.
 """
 
@@ -32,16 +30,11 @@ import triton
 import triton.language as tl
 
 from . import order
-from .philox import exponential, log_exponential, uniform, words_of_tile
+from .contest import STEEP, beside, bounded, challenged, contest, quarters, settle
+from .philox import words_of_tile
 
 LOG2E = tl.constexpr(1.4426950408889634)
-# Above -log E of the smallest uniform, 2**-33: 22.874.
-MOST_NOISE = tl.constexpr(22.9)
-# Below every id, those of a turn past the end included.
-NO_ID = tl.constexpr(-(2**31) + 1)
-SLACK = tl.constexpr(1e-5)
 INFINITY = tl.constexpr(float("inf"))
-NOT_HELD = tl.constexpr(float("nan"))
 
 
 @triton.jit
@@ -70,96 +63,6 @@ def product(weights: tl.tensor, embedded: tl.tensor, INTERPRETED: tl.constexpr) 
 
 
 @triton.jit
-def eased(number: tl.tensor, sampled: tl.tensor) -> tl.tensor:
-    """Return the keys to beat, [ROWS] float32, given their numbers; a little less where sampled.
-
-    Infinities become NaN here or in what is made of them, and a bound that is no number holds
-    nothing back: among infinite keys the logits decide. An empty slot is no number either.
-    """
-    best = order.unmapped(number)
-    return best - tl.where(sampled, SLACK, 0.0) * (tl.abs(best) + 64.0)
-
-
-@triton.jit
-def least_logit(best: tl.tensor, temperature: tl.tensor, sampled: tl.tensor) -> tl.tensor:
-    """Return the least logit that may beat a key; the temperature is 1 where nothing is sampled."""
-    return best * temperature - tl.where(sampled, MOST_NOISE * temperature, 0.0)
-
-
-@triton.jit
-def least_noise(best: tl.tensor, sampled: tl.tensor) -> tl.tensor:
-    """Return c of `u 2**32 <= exp2(l log2(e) / T - c)`; rows that are not sampled have none."""
-    constant = best * LOG2E + tl.where(sampled, -32.01, NOT_HELD)
-    return constant + 0.0 * constant
-
-
-@triton.jit
-def settle(
-    logits: tl.tensor,
-    log_noise: tl.tensor,
-    ids: tl.tensor,
-    inside: tl.tensor,
-    temperature: tl.tensor,
-    sampled: tl.tensor,
-    live: tl.tensor,
-    keys: tl.tensor,
-    edges: tl.tensor,
-    DRAWN: tl.constexpr,
-) -> None:
-    """Raise the slots of the rows by what a tile holds.
-
-    logits, log_noise [WIDE, ROWS] float32; ids, inside [WIDE, 1]; the others [ROWS], with the
-    temperature 1 in rows that are not sampled
-    keys, edges       where the slots of the rows are
-    """
-    key = logits
-    if DRAWN:
-        scaled = tl.div_rn(logits, temperature[None, :])
-        key = tl.where(sampled[None, :], scaled - log_noise, logits)
-        beyond = inside & sampled[None, :] & (tl.abs(scaled) == INFINITY)
-        if tl.max(beyond.to(tl.int32)) > 0:
-            edge = tl.where(beyond, order.packed(order.mapped(logits), ids), order.NOTHING)
-            top = tl.max(edge, 0)
-            tl.atomic_max(edges, top, mask=live & (top > order.NOTHING), sem="relaxed")
-    candidates = tl.where(inside, order.packed(order.mapped(key), ids), order.NOTHING)
-    best = tl.max(candidates, 0)
-    now = tl.load(keys, mask=live, other=order.NOTHING, cache_modifier=".cg")
-    tl.atomic_max(keys, best, mask=live & (best > now), sem="relaxed")
-
-
-@triton.jit
-def contest(
-    tile: tl.tensor,
-    lines: tl.tensor,
-    counters: tl.tensor,
-    some: tl.tensor,
-    DRAWN: tl.constexpr,
-    WIDE: tl.constexpr,
-    ROWS: tl.constexpr,
-) -> None:
-    """Draw for a tile that may hold a winner, and settle it when it still may.
-
-    tile      logits, hot [WIDE, ROWS], the keys to beat [ROWS], ids and inside [WIDE, 1]
-    lines     of the rows, [ROWS]: number, live, temperature, slope, sampled, slots of both kinds
-    counters  first id, step, block, key words; looked at when `some` row is sampled
-    """
-    logits, hot, best, ids, inside = tile
-    row, live, temperature, slope, sampled, keys, edges = lines
-    first, step, counted, k0, k1 = counters
-    if not DRAWN:
-        settle(logits, logits, ids, inside, temperature, sampled, live, keys, edges, False)
-    elif some:
-        bits = words_of_tile(first, row, step, counted, k0, k1, WIDE, ROWS)
-        constant = least_noise(best, sampled)
-        most = tl.exp2(tl.fma(logits, slope[None, :], -constant[None, :]))
-        if tl.max((hot & ~(bits.to(tl.float32) > most)).to(tl.int32)) > 0:
-            log_noise = log_exponential(exponential(uniform(bits)))
-            settle(logits, log_noise, ids, inside, temperature, sampled, live, keys, edges, True)
-    else:
-        settle(logits, logits, ids, inside, temperature, sampled, live, keys, edges, False)
-
-
-@triton.jit
 def previous_tokens(
     winners: tl.tensor,
     anchor: tl.tensor,
@@ -178,6 +81,101 @@ def previous_tokens(
     return tl.where(later, order.winner(key, edge), first)
 
 
+@triton.jit
+def walk(
+    places: tl.tensor,
+    edges: tl.tensor,
+    lines: tl.tensor,
+    sizes: tl.tensor,
+    embedded: tl.tensor,
+    WIDE: tl.constexpr,
+    ROWS: tl.constexpr,
+    W2_ROW: tl.constexpr,
+    RANK: tl.constexpr,
+    DEPTH: tl.constexpr,
+    EVEN: tl.constexpr,
+    TURNS: tl.constexpr,
+    STAGES: tl.constexpr,
+    NOISE: tl.constexpr,
+    PRUNE: tl.constexpr,
+    KEPT: tl.constexpr,
+    STEP_TYPE: tl.constexpr,
+    INTERPRETED: tl.constexpr,
+) -> None:
+    """Walk the tiles of a program, and raise the slots of its rows.
+
+    places  of w2, base, kept, slots, seed key and block; edges is where those of the step begin
+    lines   of the rows: number, live, sampled, temperature (0 where nothing is sampled)
+    sizes   vocabulary, tiles, step
+    """
+    w2, base_at, kept_at, keys, seed_key, block = places
+    row, live, sampled, temperature = lines
+    vocabulary, tiles, step = sizes
+    weight_type: tl.constexpr = w2.dtype.element_ty
+    depth = tl.arange(0, DEPTH)
+    down = step % 2 == 1
+    if NOISE:
+        k0, k1 = tl.load(seed_key).to(tl.uint32), tl.load(seed_key + 1).to(tl.uint32)
+        counted = tl.load(block)
+        scale = tl.where(sampled, LOG2E, STEEP)
+        slope = tl.where(sampled, 1.4426950408889634 / tl.where(sampled, temperature, 1.0), STEEP)
+    GROUPS: tl.constexpr = WIDE // 4
+    place, group = tl.arange(0, WIDE), tl.arange(0, GROUPS) * 4
+    best = tl.full((ROWS, GROUPS), -INFINITY, tl.float32)
+    start = tl.where(down, tiles - 1 - tl.program_id(0), tl.program_id(0)) * WIDE
+    # Where all keys are -inf, nothing beats what stands: it is the id that came first.
+    winner = (start + group)[None, :] + tl.zeros((ROWS, GROUPS), tl.int32)
+    for turn in tl.range(0, TURNS, num_stages=STAGES):
+        # A program past the end repeats the last tile, which changes nothing.
+        nth = tl.minimum(tl.program_id(0) + turn * tl.num_programs(0), tiles - 1)
+        first = tl.where(down, tiles - 1 - nth, nth) * WIDE
+        lane = first + place
+        ids = lane[None, :]
+        weights_at = w2 + first.to(tl.int64) * W2_ROW + (place[:, None] * W2_ROW + depth[None, :])
+        here = live[:, None]
+        if EVEN and RANK == DEPTH:
+            weights = tl.load(weights_at)
+        else:
+            here = here & (ids < vocabulary)
+            inside = (lane < vocabulary)[:, None] & (depth[None, :] < RANK)
+            weights = tl.load(weights_at, mask=inside, other=0.0)
+        given = tl.load(base_at[:, None] + ids, mask=here, other=0.0)
+        bias = rounded(product(weights, embedded, INTERPRETED), weight_type, INTERPRETED)
+        g0, g1, g2, g3 = quarters(given, ROWS, GROUPS)
+        b0, b1, b2, b3 = quarters(tl.trans(bias), ROWS, GROUPS)
+        s0 = rounded(widened(g0) + widened(b0), STEP_TYPE, INTERPRETED)
+        s1 = rounded(widened(g1) + widened(b1), STEP_TYPE, INTERPRETED)
+        s2 = rounded(widened(g2) + widened(b2), STEP_TYPE, INTERPRETED)
+        s3 = rounded(widened(g3) + widened(b3), STEP_TYPE, INTERPRETED)
+        if KEPT:
+            stored = tl.reshape(tl.join(tl.join(s0, s2), tl.join(s1, s3)), (ROWS, WIDE))
+            tl.store(kept_at[:, None] + ids, stored, mask=here)
+        l0, l1, l2, l3 = widened(s0), widened(s1), widened(s2), widened(s3)
+        head = (first + group)[None, :] + tl.zeros((ROWS, GROUPS), tl.int32)
+        if not EVEN:
+            l0 = tl.where(head < vocabulary, l0, -INFINITY)
+            l1 = tl.where(head + 1 < vocabulary, l1, -INFINITY)
+            l2 = tl.where(head + 2 < vocabulary, l2, -INFINITY)
+            l3 = tl.where(head + 3 < vocabulary, l3, -INFINITY)
+        logits = (l0, l1, l2, l3)
+        if NOISE:
+            near = beside(head, winner, INTERPRETED)
+            words = words_of_tile(near, row, step, counted, k0, k1)
+            constant = tl.full((ROWS,), INFINITY, tl.float32)
+            if PRUNE:
+                constant = bounded(keys, scale, live, turn, INTERPRETED)
+            # A row that is not there has an exponent of -inf: nothing of it is looked at.
+            constant = tl.where(live, constant, -INFINITY)
+            over = (slope[:, None], constant[:, None], temperature[:, None], row[:, None], edges)
+            best, winner = contest(best, winner, words, logits, head, over, down, INTERPRETED)
+            if PRUNE:
+                if turn == 0:
+                    settle(best, winner, keys, live, vocabulary)
+        else:
+            best, winner = challenged(best, winner, logits, head, down, INTERPRETED)
+    settle(best, winner, keys, live, vocabulary)
+
+
 @triton.jit(do_not_specialize=["rows", "drafts", "step", "tiles"])
 def step_kernel(
     w1: tl.tensor,
@@ -191,7 +189,6 @@ def step_kernel(
     seed_key: tl.tensor,
     block: tl.tensor,
     w1_row: tl.tensor,
-    w2_row: tl.tensor,
     base_row: tl.tensor,
     base_step: tl.tensor,
     kept_row: tl.tensor,
@@ -203,12 +200,14 @@ def step_kernel(
     tiles: tl.tensor,
     WIDE: tl.constexpr,
     ROWS: tl.constexpr,
+    W2_ROW: tl.constexpr,
     RANK: tl.constexpr,
     DEPTH: tl.constexpr,
     EVEN: tl.constexpr,
     TURNS: tl.constexpr,
     STAGES: tl.constexpr,
     DRAWN: tl.constexpr,
+    PRUNE: tl.constexpr,
     KEPT: tl.constexpr,
     STEP_TYPE: tl.constexpr,
     INTERPRETED: tl.constexpr,
@@ -225,52 +224,32 @@ def step_kernel(
         other=0.0,
     )
     embedded = rounded(widened(embedded), weight_type, INTERPRETED)
-    sampled = row < 0
-    if DRAWN:
-        sampled = tl.load(greedy + row, mask=live, other=1) == 0
-    some = tl.max(sampled.to(tl.int32)) > 0
-    temperature = tl.load(temperatures + row, mask=sampled, other=1.0)
-    slope = 1.4426950408889634 / temperature
-    k0, k1, counted = 0, 0, 0
-    if DRAWN:
-        k0, k1 = tl.load(seed_key).to(tl.uint32), tl.load(seed_key + 1).to(tl.uint32)
-        counted = tl.load(block)
-    keys = winners + step * rows + row
-    edges = keys + drafts * rows
+    keys = winners + step * rows + tl.where(live, row, 0)
     base_at = base + step.to(tl.int64) * base_step + row.to(tl.int64) * base_row
     kept_at = kept + step.to(tl.int64) * kept_step + row.to(tl.int64) * kept_row
-    for turn in tl.range(0, TURNS, num_stages=STAGES):
-        nth = tl.program_id(0) + turn * tl.num_programs(0)
-        # In the last turn some programs are past the end, and touch nothing.
-        there = nth < tiles
-        first = tl.where(step % 2 == 1, tiles - 1 - nth, nth) * WIDE
-        ids = (first + tl.arange(0, WIDE))[:, None]
-        inside = ids < tl.where(there, vocabulary, NO_ID)
-        if EVEN:
-            inside = tl.full((WIDE, 1), nth, tl.int32) < tiles
-        number = tl.full((ROWS,), order.NO_NUMBER, tl.int32)
-        if turn > 0:
-            slot = tl.load(keys, mask=live, other=order.NOTHING, cache_modifier=".cg")
-            number = order.number_of(slot)
-        weights = tl.load(
-            w2 + ids.to(tl.int64) * w2_row + depth[None, :],
-            mask=inside & (depth[None, :] < RANK),
-            other=0.0,
-        )
-        given = tl.load(base_at[None, :] + ids, mask=inside & live[None, :], other=0.0)
-        bias = product(weights, embedded, INTERPRETED)
-        bias = widened(rounded(bias, weight_type, INTERPRETED))
-        stored = rounded(widened(given) + bias, STEP_TYPE, INTERPRETED)
-        if KEPT:
-            tl.store(kept_at[None, :] + ids, stored, mask=inside & live[None, :])
-        logits = widened(stored)
-        best = eased(number, sampled)
-        least = least_logit(best, temperature, sampled)
-        hot = ~(logits < tl.where(live, least, INFINITY)[None, :])
-        if there & (tl.max(hot.to(tl.int32)) > 0):
-            tile = (logits, hot, best, ids, inside)
-            lines = (row, live, temperature, slope, sampled, keys, edges)
-            contest(tile, lines, (first, step, counted, k0, k1), some, DRAWN, WIDE, ROWS)
+    places = (w2, base_at, kept_at, keys, seed_key, block)
+    lines = (row, live, row < 0, live.to(tl.float32))
+    sizes = (vocabulary, tiles, step)
+    edges = winners + (drafts + step) * rows
+    if DRAWN:
+        sampled = tl.load(greedy + row, mask=live, other=1) == 0
+        temperature = tl.load(temperatures + row, mask=sampled, other=0.0)
+        if tl.max(sampled.to(tl.int32)) > 0:
+            lines = (row, live, sampled, temperature)
+            walk(
+                places, edges, lines, sizes, embedded, WIDE, ROWS, W2_ROW, RANK, DEPTH, EVEN,
+                TURNS, STAGES, True, PRUNE, KEPT, STEP_TYPE, INTERPRETED,
+            )  # fmt: skip
+        else:
+            walk(
+                places, edges, lines, sizes, embedded, WIDE, ROWS, W2_ROW, RANK, DEPTH, EVEN,
+                TURNS, STAGES, False, PRUNE, KEPT, STEP_TYPE, INTERPRETED,
+            )  # fmt: skip
+    else:
+        walk(
+            places, edges, lines, sizes, embedded, WIDE, ROWS, W2_ROW, RANK, DEPTH, EVEN,
+            TURNS, STAGES, False, PRUNE, KEPT, STEP_TYPE, INTERPRETED,
+        )  # fmt: skip
 
 
 @triton.jit(do_not_specialize=["rows", "drafts"])

@@ -156,7 +156,8 @@ TABLE = {
     "impl/kernels/__init__.py": "",
     "impl/kernels/philox.py": "triton",
     "impl/kernels/order.py": "triton",
-    "impl/kernels/step.py": "triton .kernels.order .kernels.philox",
+    "impl/kernels/contest.py": "triton .kernels.order .kernels.philox",
+    "impl/kernels/step.py": "triton .kernels.contest .kernels.order .kernels.philox",
     "impl/kernels/chain.py": "torch triton .kernels.step",
 }
 
