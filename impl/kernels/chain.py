@@ -9,7 +9,8 @@ import triton.language as tl
 from torch import Tensor
 from triton.runtime.interpreter import InterpretedFunction
 
-from .step import finish_kernel, step_kernel
+from .order import finish_kernel
+from .step import step_kernel
 
 # Slots a row and step: the winning key, and the largest logit whose key left float32.
 SLOTS = 2
@@ -33,6 +34,7 @@ class Config:
     prune     the logarithms of noise are taken only of what may still win
     rows      of a product that has no more: 8 or 16
     registers of a thread at most; 0 leaves it to the compiler
+    early     the next tiles are asked for before the arithmetic of this one
     """
 
     wide: int
@@ -42,10 +44,11 @@ class Config:
     prune: bool = True
     rows: int = 16
     registers: int = 0
+    early: bool = True
 
 
 # rows of a program -> config
-CONFIGS = {16: Config(64, 4, 3, 2), 32: Config(64, 8, 2, 2), 64: Config(64, 8, 3, 1)}
+CONFIGS = {16: Config(64, 4, 3, 2), 32: Config(64, 8, 2, 2), 64: Config(64, 8, 4, 1)}
 
 
 @dataclass(frozen=True)
@@ -169,6 +172,7 @@ def launch(chain: Chain, slots: Tensor, config: Config | None = None) -> None:
         "EVEN": vocabulary % shape.wide == 0,
         "TURNS": triton.cdiv(tiles, programs),
         "STAGES": shape.stages,
+        "EARLY": shape.early,
         "DRAWN": chain.drawn,
         "PRUNE": shape.prune,
         "KEPT": chain.kept is not None,

@@ -19,7 +19,7 @@ Liberties:
 3. Ids lie on the rows of the product, because a draft has fewer rows than an MMA has. Rows are
    padded to 16, 32 or 64, so that every batch compiles to the same instruction with the same order
    of summation, and a row has the same bits in every batch.
-4. The whole rank is one dot: no order of partial sums to keep apart.
+4. The whole rank is one dot.
 5. The product is turned, and split into the four neighbours of a group, so that elements lie as
    base and kept logits and the words of Philox do: one exchange of 16 bits an element in a turn.
 6. In the interpreter bfloat16 is rounded by integers and multiplied as float32, since its casts
@@ -82,6 +82,74 @@ def previous_tokens(
 
 
 @triton.jit
+def attended(
+    best: tl.tensor,
+    winner: tl.tensor,
+    tile: tl.tensor,
+    where: tl.tensor,
+    places: tl.tensor,
+    lines: tl.tensor,
+    noise: tl.tensor,
+    counts: tl.tensor,
+    WIDE: tl.constexpr,
+    ROWS: tl.constexpr,
+    EVEN: tl.constexpr,
+    NOISE: tl.constexpr,
+    PRUNE: tl.constexpr,
+    KEPT: tl.constexpr,
+    STEP_TYPE: tl.constexpr,
+    INTERPRETED: tl.constexpr,
+) -> tl.tensor:
+    """Return what stands when a tile was there, and its ids, [ROWS, WIDE / 4]; keep its logits.
+
+    tile    bias [WIDE, ROWS] and base logits [ROWS, WIDE]
+    where   first id, ids, and which elements are there
+    noise   key words, block, slope and scale of the rows; looked at where there is NOISE
+    counts  step and turn
+    """
+    bias, given = tile
+    first, ids, here = where
+    kept_at, keys, edges, vocabulary = places
+    row, live, _sampled, temperature = lines
+    step, turn = counts
+    down = step % 2 == 1
+    GROUPS: tl.constexpr = WIDE // 4
+    g0, g1, g2, g3 = quarters(given, ROWS, GROUPS)
+    b0, b1, b2, b3 = quarters(tl.trans(bias), ROWS, GROUPS)
+    s0 = rounded(widened(g0) + widened(b0), STEP_TYPE, INTERPRETED)
+    s1 = rounded(widened(g1) + widened(b1), STEP_TYPE, INTERPRETED)
+    s2 = rounded(widened(g2) + widened(b2), STEP_TYPE, INTERPRETED)
+    s3 = rounded(widened(g3) + widened(b3), STEP_TYPE, INTERPRETED)
+    if KEPT:
+        stored = tl.reshape(tl.join(tl.join(s0, s2), tl.join(s1, s3)), (ROWS, WIDE))
+        tl.store(kept_at[:, None] + ids, stored, mask=here)
+    l0, l1, l2, l3 = widened(s0), widened(s1), widened(s2), widened(s3)
+    head = (first + tl.arange(0, GROUPS) * 4)[None, :] + tl.zeros((ROWS, GROUPS), tl.int32)
+    if not EVEN:
+        l0 = tl.where(head < vocabulary, l0, -INFINITY)
+        l1 = tl.where(head + 1 < vocabulary, l1, -INFINITY)
+        l2 = tl.where(head + 2 < vocabulary, l2, -INFINITY)
+        l3 = tl.where(head + 3 < vocabulary, l3, -INFINITY)
+    if NOISE:
+        k0, k1, counted, slope, scale = noise
+        near = beside(head, winner, INTERPRETED)
+        words = words_of_tile(near, row, step, counted, k0, k1)
+        constant = tl.full((ROWS,), INFINITY, tl.float32)
+        if PRUNE:
+            constant = bounded(keys, scale, live, turn, INTERPRETED)
+        # A row that is not there has an exponent of -inf: nothing of it is looked at.
+        constant = tl.where(live, constant, -INFINITY)
+        over = (slope[:, None], constant[:, None], temperature[:, None], row[:, None], edges)
+        best, winner = contest(best, winner, words, (l0, l1, l2, l3), head, over, down, INTERPRETED)
+        if PRUNE:
+            if turn == 0:
+                settle(best, winner, keys, live, vocabulary)
+    else:
+        best, winner = challenged(best, winner, (l0, l1, l2, l3), head, down, INTERPRETED)
+    return best, winner
+
+
+@triton.jit
 def walk(
     places: tl.tensor,
     edges: tl.tensor,
@@ -96,6 +164,7 @@ def walk(
     EVEN: tl.constexpr,
     TURNS: tl.constexpr,
     STAGES: tl.constexpr,
+    EARLY: tl.constexpr,
     NOISE: tl.constexpr,
     PRUNE: tl.constexpr,
     KEPT: tl.constexpr,
@@ -109,70 +178,48 @@ def walk(
     sizes   vocabulary, tiles, step
     """
     w2, base_at, kept_at, keys, seed_key, block = places
-    row, live, sampled, temperature = lines
+    _row, live, sampled, temperature = lines
     vocabulary, tiles, step = sizes
-    weight_type: tl.constexpr = w2.dtype.element_ty
     depth = tl.arange(0, DEPTH)
     down = step % 2 == 1
+    noise = (0, 0, 0, temperature, temperature)
     if NOISE:
-        k0, k1 = tl.load(seed_key).to(tl.uint32), tl.load(seed_key + 1).to(tl.uint32)
-        counted = tl.load(block)
         scale = tl.where(sampled, LOG2E, STEEP)
         slope = tl.where(sampled, 1.4426950408889634 / tl.where(sampled, temperature, 1.0), STEEP)
+        k0, k1 = tl.load(seed_key).to(tl.uint32), tl.load(seed_key + 1).to(tl.uint32)
+        noise = (k0, k1, tl.load(block), slope, scale)
     GROUPS: tl.constexpr = WIDE // 4
-    place, group = tl.arange(0, WIDE), tl.arange(0, GROUPS) * 4
+    place = tl.arange(0, WIDE)
     best = tl.full((ROWS, GROUPS), -INFINITY, tl.float32)
     start = tl.where(down, tiles - 1 - tl.program_id(0), tl.program_id(0)) * WIDE
     # Where all keys are -inf, nothing beats what stands: it is the id that came first.
-    winner = (start + group)[None, :] + tl.zeros((ROWS, GROUPS), tl.int32)
+    winner = (start + tl.arange(0, GROUPS) * 4)[None, :] + tl.zeros((ROWS, GROUPS), tl.int32)
     for turn in tl.range(0, TURNS, num_stages=STAGES):
-        # A program past the end repeats the last tile, which changes nothing.
-        nth = tl.minimum(tl.program_id(0) + turn * tl.num_programs(0), tiles - 1)
+        # A program past the end looks at the last tile again, which changes nothing.
+        turned = tl.program_id(0) + turn * tl.num_programs(0)
+        nth = tl.minimum(turned, tiles - 1)
         first = tl.where(down, tiles - 1 - nth, nth) * WIDE
-        lane = first + place
-        ids = lane[None, :]
+        ids = (first + place)[None, :]
         weights_at = w2 + first.to(tl.int64) * W2_ROW + (place[:, None] * W2_ROW + depth[None, :])
         here = live[:, None]
         if EVEN and RANK == DEPTH:
             weights = tl.load(weights_at)
         else:
             here = here & (ids < vocabulary)
-            inside = (lane < vocabulary)[:, None] & (depth[None, :] < RANK)
+            inside = (first + place < vocabulary)[:, None] & (depth[None, :] < RANK)
             weights = tl.load(weights_at, mask=inside, other=0.0)
         given = tl.load(base_at[:, None] + ids, mask=here, other=0.0)
-        bias = rounded(product(weights, embedded, INTERPRETED), weight_type, INTERPRETED)
-        g0, g1, g2, g3 = quarters(given, ROWS, GROUPS)
-        b0, b1, b2, b3 = quarters(tl.trans(bias), ROWS, GROUPS)
-        s0 = rounded(widened(g0) + widened(b0), STEP_TYPE, INTERPRETED)
-        s1 = rounded(widened(g1) + widened(b1), STEP_TYPE, INTERPRETED)
-        s2 = rounded(widened(g2) + widened(b2), STEP_TYPE, INTERPRETED)
-        s3 = rounded(widened(g3) + widened(b3), STEP_TYPE, INTERPRETED)
-        if KEPT:
-            stored = tl.reshape(tl.join(tl.join(s0, s2), tl.join(s1, s3)), (ROWS, WIDE))
-            tl.store(kept_at[:, None] + ids, stored, mask=here)
-        l0, l1, l2, l3 = widened(s0), widened(s1), widened(s2), widened(s3)
-        head = (first + group)[None, :] + tl.zeros((ROWS, GROUPS), tl.int32)
-        if not EVEN:
-            l0 = tl.where(head < vocabulary, l0, -INFINITY)
-            l1 = tl.where(head + 1 < vocabulary, l1, -INFINITY)
-            l2 = tl.where(head + 2 < vocabulary, l2, -INFINITY)
-            l3 = tl.where(head + 3 < vocabulary, l3, -INFINITY)
-        logits = (l0, l1, l2, l3)
-        if NOISE:
-            near = beside(head, winner, INTERPRETED)
-            words = words_of_tile(near, row, step, counted, k0, k1)
-            constant = tl.full((ROWS,), INFINITY, tl.float32)
-            if PRUNE:
-                constant = bounded(keys, scale, live, turn, INTERPRETED)
-            # A row that is not there has an exponent of -inf: nothing of it is looked at.
-            constant = tl.where(live, constant, -INFINITY)
-            over = (slope[:, None], constant[:, None], temperature[:, None], row[:, None], edges)
-            best, winner = contest(best, winner, words, logits, head, over, down, INTERPRETED)
-            if PRUNE:
-                if turn == 0:
-                    settle(best, winner, keys, live, vocabulary)
-        else:
-            best, winner = challenged(best, winner, logits, head, down, INTERPRETED)
+        bias = rounded(product(weights, embedded, INTERPRETED), w2.dtype.element_ty, INTERPRETED)
+        # Under a branch, arithmetic comes after the next tiles are asked for, not before.
+        there: tl.constexpr = True
+        if EARLY:
+            there = turned < tiles
+        if there:
+            best, winner = attended(
+                best, winner, (bias, given), (first, ids, here), (kept_at, keys, edges, vocabulary),
+                lines, noise, (step, turn), WIDE, ROWS, EVEN, NOISE, PRUNE, KEPT, STEP_TYPE,
+                INTERPRETED,
+            )  # fmt: skip
     settle(best, winner, keys, live, vocabulary)
 
 
@@ -206,6 +253,7 @@ def step_kernel(
     EVEN: tl.constexpr,
     TURNS: tl.constexpr,
     STAGES: tl.constexpr,
+    EARLY: tl.constexpr,
     DRAWN: tl.constexpr,
     PRUNE: tl.constexpr,
     KEPT: tl.constexpr,
@@ -238,47 +286,15 @@ def step_kernel(
             lines = (row, live, sampled, temperature)
             walk(
                 places, edges, lines, sizes, embedded, WIDE, ROWS, W2_ROW, RANK, DEPTH, EVEN,
-                TURNS, STAGES, True, PRUNE, KEPT, STEP_TYPE, INTERPRETED,
+                TURNS, STAGES, EARLY, True, PRUNE, KEPT, STEP_TYPE, INTERPRETED,
             )  # fmt: skip
         else:
             walk(
                 places, edges, lines, sizes, embedded, WIDE, ROWS, W2_ROW, RANK, DEPTH, EVEN,
-                TURNS, STAGES, False, PRUNE, KEPT, STEP_TYPE, INTERPRETED,
+                TURNS, STAGES, EARLY, False, PRUNE, KEPT, STEP_TYPE, INTERPRETED,
             )  # fmt: skip
     else:
         walk(
             places, edges, lines, sizes, embedded, WIDE, ROWS, W2_ROW, RANK, DEPTH, EVEN,
-            TURNS, STAGES, False, PRUNE, KEPT, STEP_TYPE, INTERPRETED,
+            TURNS, STAGES, EARLY, False, PRUNE, KEPT, STEP_TYPE, INTERPRETED,
         )  # fmt: skip
-
-
-@triton.jit(do_not_specialize=["rows", "drafts"])
-def finish_kernel(
-    winners: tl.tensor,
-    tokens: tl.tensor,
-    flags: tl.tensor,
-    block: tl.tensor,
-    tokens_row: tl.tensor,
-    flags_row: tl.tensor,
-    rows: tl.tensor,
-    drafts: tl.tensor,
-    COUNTS: tl.constexpr,
-    WIDE: tl.constexpr,
-) -> None:
-    """Write tokens and flags of a block, empty its slots, and count it."""
-    place = tl.program_id(0) * WIDE + tl.arange(0, WIDE)
-    live = place < rows * drafts
-    step, row = place // rows, place % rows
-    keys = winners + place
-    edges = keys + rows * drafts
-    key = tl.load(keys, mask=live, other=order.NOTHING)
-    edge = tl.load(edges, mask=live, other=order.NOTHING)
-    tl.store(tokens + row.to(tl.int64) * tokens_row + step, order.winner(key, edge), mask=live)
-    flag = order.flag(key, edge).to(tl.uint8)
-    tl.store(flags + row.to(tl.int64) * flags_row + step, flag, mask=live)
-    empty = tl.full((WIDE,), order.NOTHING, tl.int64)
-    tl.store(keys, empty, mask=live)
-    tl.store(edges, empty, mask=live)
-    if COUNTS:
-        if tl.program_id(0) == 0:
-            tl.store(block, tl.load(block) + 1)

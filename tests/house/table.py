@@ -158,7 +158,7 @@ TABLE = {
     "impl/kernels/order.py": "triton",
     "impl/kernels/contest.py": "triton .kernels.order .kernels.philox",
     "impl/kernels/step.py": "triton .kernels.contest .kernels.order .kernels.philox",
-    "impl/kernels/chain.py": "torch triton .kernels.step",
+    "impl/kernels/chain.py": "torch triton .kernels.order .kernels.step",
 }
 
 # Who may name a third party at all; every other project file may not. (The table is narrower for
