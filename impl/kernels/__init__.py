@@ -2,7 +2,7 @@
 
 philox      Philox4x32-10 words, uniforms and the logarithm of their exponentials
 order       keys as integers with one total order, packed with their ids
-tile        one tile of step logits against the best keys so far
+contest     keys of a tile against those that stand
 step        one draft step in one launch, and the launch that ends a block
 head        argmax and flags of rows of logits
 chain       the launches of a block: tensors, sizes, configurations

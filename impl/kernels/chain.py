@@ -9,7 +9,8 @@ import triton.language as tl
 from torch import Tensor
 from triton.runtime.interpreter import InterpretedFunction
 
-from .step import finish_kernel, step_kernel
+from .order import finish_kernel
+from .step import step_kernel
 
 # Slots a row and step: the winning key, and the largest logit whose key left float32.
 SLOTS = 2
@@ -30,18 +31,29 @@ class Config:
     warps     of a program
     stages    tiles of w2 in flight
     programs  on one multiprocessor
-    rows      at most, of one program; a power of two from 16 on
+    prune     the logarithms of noise are taken only of what may still win
+    rows      of a product at most: 8, 16, 32 or 64
+    registers of a thread at most; 0 leaves it to the compiler
+    early     the next tiles are asked for before the arithmetic of this one
     """
 
     wide: int
     warps: int
     stages: int
     programs: int
+    prune: bool = True
     rows: int = 64
+    registers: int = 0
+    early: bool = True
 
 
 # rows of a program -> config
-CONFIGS = {16: Config(64, 4, 3, 2), 32: Config(64, 8, 3, 1), 64: Config(64, 8, 3, 1)}
+CONFIGS = {
+    8: Config(64, 4, 3, 3, rows=8, early=False),
+    16: Config(64, 4, 3, 2, early=False),
+    32: Config(64, 8, 2, 2),
+    64: Config(64, 8, 3, 1, early=False),
+}
 
 
 @dataclass(frozen=True)
@@ -76,12 +88,15 @@ class Chain:
 
 
 def config_for(rows: int, weights: Tensor) -> Config:
-    """Return the config of a batch: by its padded rows, and narrower where tiles would not fit."""
-    found = CONFIGS[padded_rows(rows)]
+    """Return the config of a batch: by its rows, and narrower where tiles would not fit or fill.
+
+    weights [V, R]: w2
+    """
+    found = CONFIGS[next(most for most in CONFIGS if rows <= most or most == ROWS_MAX)]
     line = padded_rank(weights.shape[1]) * weights.element_size()
     room = SHARED_BYTES - padded_rows(rows, found.rows) * line
     wide = found.wide
-    while wide > 16 and wide * line > room:
+    while wide > 16 and (wide * line > room or wide >= 2 * weights.shape[0]):
         wide //= 2
     return replace(found, wide=wide, stages=max(1, min(found.stages, room // (wide * line))))
 
@@ -92,7 +107,7 @@ def power_of_two(size: int) -> int:
 
 
 def padded_rows(rows: int, most: int = ROWS_MAX) -> int:
-    """Return the rows of one program: a power of two from 16 to `most`."""
+    """Return the rows of one program: a power of two from 16 on, but at most `most`."""
     return min(max(16, power_of_two(rows)), most)
 
 
@@ -154,25 +169,32 @@ def launch(chain: Chain, slots: Tensor, config: Config | None = None) -> None:
     seed_key, block = chain.noise or (chain.anchor, chain.anchor)
     tensors = (chain.w1, chain.w2, chain.base, kept, slots, chain.anchor)
     parameters = (chain.temperature, chain.greedy, seed_key, block)
-    strided = (chain.w1, chain.w2, chain.base, kept)
-    strides = [stride for tensor in strided for stride in tensor.stride()[:-1]]
+    strided = (chain.w1, chain.base, kept)
+    strides = [chain.anchor.stride(0)]
+    strides += [stride for tensor in strided for stride in tensor.stride()[:-1]]
     constants = {
         "WIDE": shape.wide,
         "ROWS": wide_rows,
+        "W2_ROW": chain.w2.stride(0),
         "RANK": rank,
         "DEPTH": padded_rank(rank),
         "EVEN": vocabulary % shape.wide == 0,
         "TURNS": triton.cdiv(tiles, parts),
         "STAGES": shape.stages,
+        "EARLY": shape.early,
         "DRAWN": chain.drawn,
+        "PRUNE": shape.prune,
         "KEPT": chain.kept is not None,
         "STEP_TYPE": TYPES[chain.step_dtype],
         "INTERPRETED": INTERPRETED,
     }
+    options = {"num_warps": shape.warps}
+    if shape.registers:
+        options["maxnreg"] = shape.registers
     for step in range(drafts):
         sizes = (vocabulary, rows, drafts, step, tiles)
         arguments = (*tensors, *parameters, *strides, *sizes)
-        step_kernel[(parts * groups,)](*arguments, **constants, num_warps=shape.warps)
+        step_kernel[(parts, groups)](*arguments, **constants, **options)
     finish(chain.tokens, chain.flags, slots, None if chain.noise is None else block)
 
 

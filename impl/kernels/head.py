@@ -17,7 +17,7 @@ from torch import Tensor
 
 from . import order
 from .chain import finish, multiprocessors, power_of_two
-from .tile import widened
+from .step import widened
 
 # Loads of all parts together have to cover the latency of memory: 8 KiB of 16-bit logits each.
 WIDE, WARPS = 4096, 8

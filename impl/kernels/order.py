@@ -7,7 +7,7 @@
 
 A row has two packed slots. `key` is the winner of the keys. `edge` is the largest logit among ids
 whose l / T left float32, for there keys no longer compare: when the winning key is infinite, the
-row takes the edge.
+row takes the edge. A block ends by decoding its slots.
 """
 
 import triton
@@ -80,3 +80,35 @@ def flag(key: tl.tensor, edge: tl.tensor) -> tl.tensor:
     logits_too = (edge == NOTHING) | (number_of(edge) == BELOW)
     empty = (number == BELOW) & logits_too
     return tl.where(number == MAGNITUDE, NAN, tl.where(empty, EMPTY, 0))
+
+
+@triton.jit(do_not_specialize=["rows", "drafts"])
+def finish_kernel(
+    winners: tl.tensor,
+    tokens: tl.tensor,
+    flags: tl.tensor,
+    block: tl.tensor,
+    tokens_row: tl.tensor,
+    flags_row: tl.tensor,
+    rows: tl.tensor,
+    drafts: tl.tensor,
+    COUNTS: tl.constexpr,
+    WIDE: tl.constexpr,
+) -> None:
+    """Write tokens and flags of a block, empty its slots, and count it."""
+    place = tl.program_id(0) * WIDE + tl.arange(0, WIDE)
+    live = place < rows * drafts
+    step, row = place // rows, place % rows
+    keys = winners + place
+    edges = keys + rows * drafts
+    key = tl.load(keys, mask=live, other=NOTHING)
+    edge = tl.load(edges, mask=live, other=NOTHING)
+    tl.store(tokens + row.to(tl.int64) * tokens_row + step, winner(key, edge), mask=live)
+    found = flag(key, edge).to(tl.uint8)
+    tl.store(flags + row.to(tl.int64) * flags_row + step, found, mask=live)
+    empty = tl.full((WIDE,), NOTHING, tl.int64)
+    tl.store(keys, empty, mask=live)
+    tl.store(edges, empty, mask=live)
+    if COUNTS:
+        if tl.program_id(0) == 0:
+            tl.store(block, tl.load(block) + 1)

@@ -1,7 +1,7 @@
 """Counter noise in registers: Philox4x32-10, the open uniform, and log E of E = -log1p(-u).
 
 One call of Philox gives four words, which belong to four neighbouring ids. Its counter is
-(id div 4, row, step, block); the words of a tile are a column of groups against a line of rows.
+(id div 4, row, step, block); the words of a tile are a line of groups against a column of rows.
 
 Liberties:
 1. Operands are broadcast only where they meet. The first round then costs a column or a line and
@@ -13,9 +13,17 @@ Liberties:
    bits. Neither meets zero, infinity or a subnormal: u lies in [2**-33, 1 - 2**-24].
 """
 
+import struct
+
 import triton
 import triton.language as tl
 
+# log(1 + m) / m**2 - 1 / m, from the constant up.
+SERIES = (
+    *(-0.5, 3.33335280e-1, -2.50001878e-1, 1.99886635e-1),
+    *(-1.66416913e-1, 1.44911110e-1, -1.32279143e-1, 1.05529785e-1, -4.54559326e-2),
+)
+C0, C1, C2, C3, C4, C5, C6, C7, C8 = (tl.constexpr(each) for each in SERIES)
 ROUNDS = tl.constexpr(10)
 MULTIPLY_EVEN, MULTIPLY_ODD = tl.constexpr(0xD2511F53), tl.constexpr(0xCD9E8D57)
 BUMP_LOW, BUMP_HIGH = tl.constexpr(0x9E3779B9), tl.constexpr(0xBB67AE85)
@@ -49,18 +57,15 @@ def words_of_tile(
     block: tl.tensor,
     k0: tl.tensor,
     k1: tl.tensor,
-    WIDE: tl.constexpr,
-    ROWS: tl.constexpr,
 ) -> tl.tensor:
-    """Return the words [WIDE, ROWS] uint32 of the ids [first, first + WIDE), a multiple of 4.
+    """Return the words, each [ROWS, GROUPS] uint32, of the first and the next three ids.
 
-    rows [ROWS] int32; step int32; block int64; k0, k1 uint32
+    first [ROWS, GROUPS] int32, multiples of 4; rows [ROWS] int32; step int32; block int64;
+    k0, k1 uint32
     """
-    group = (first // 4 + tl.arange(0, WIDE // 4)).to(tl.uint32)[:, None]
-    c1, c2 = rows.to(tl.uint32)[None, :], step.to(tl.uint32)
-    w0, w1, w2, w3 = philox(group, c1, c2, block.to(tl.uint32), k0, k1)
-    joined = tl.join(tl.join(w0, w2), tl.join(w1, w3))
-    return tl.reshape(tl.permute(joined, (0, 2, 3, 1)), (WIDE, ROWS))
+    group = first.to(tl.uint32) >> 2
+    c1, c2 = rows.to(tl.uint32)[:, None], step.to(tl.uint32)
+    return philox(group, c1, c2, block.to(tl.uint32), k0, k1)
 
 
 @triton.jit
@@ -75,14 +80,14 @@ def uniform(bits: tl.tensor) -> tl.tensor:
 def _log_one_plus(m: tl.tensor, twos: tl.tensor) -> tl.tensor:
     # log(1 + m) + twos log 2 for m in [-1/4, 1/2); even and odd coefficients in two chains.
     square = m * m
-    odd = tl.fma(square, -4.54559326e-2, -1.32279143e-1)
-    even = tl.fma(square, 1.05529785e-1, 1.44911110e-1)
-    odd = tl.fma(odd, square, -1.66416913e-1)
-    even = tl.fma(even, square, 1.99886635e-1)
-    odd = tl.fma(odd, square, -2.50001878e-1)
+    odd = tl.fma(square, C8, C6)
+    even = tl.fma(square, C7, C5)
+    odd = tl.fma(odd, square, C4)
+    even = tl.fma(even, square, C3)
+    odd = tl.fma(odd, square, C2)
     total = tl.fma(even, m, odd)
-    total = tl.fma(total, m, 3.33335280e-1)
-    total = tl.fma(total, m, -0.5)
+    total = tl.fma(total, m, C1)
+    total = tl.fma(total, m, C0)
     return tl.fma(twos, LN2, tl.fma(total, square, m))
 
 
@@ -103,3 +108,45 @@ def log_exponential(e: tl.tensor) -> tl.tensor:
     shift = (bits - THREE_QUARTERS) & EXPONENT
     m = (bits - shift).to(tl.float32, bitcast=True) - 1.0
     return _log_one_plus(m, shift.to(tl.float32) * HIDDEN_BIT)
+
+
+def _float(value: float) -> str:
+    # A float32 constant of PTX.
+    return "0f" + struct.pack(">f", value).hex()
+
+
+def _log_text() -> list[str]:
+    # _log_one_plus of m and twos, left in v.
+    c = [_float(each) for each in SERIES]
+    return [
+        "mul.rn.f32 q, m, m",
+        *(f"fma.rn.f32 o, q, {c[8]}, {c[6]}", f"fma.rn.f32 v, q, {c[7]}, {c[5]}"),
+        *(f"fma.rn.f32 o, o, q, {c[4]}", f"fma.rn.f32 v, v, q, {c[3]}"),
+        *(f"fma.rn.f32 o, o, q, {c[2]}", "fma.rn.f32 v, v, m, o"),
+        *(f"fma.rn.f32 v, v, m, {c[1]}", f"fma.rn.f32 v, v, m, {c[0]}"),
+        *("fma.rn.f32 v, v, q, m", f"fma.rn.f32 v, k, {_float(0.6931471805599453)}, v"),
+    ]
+
+
+def log_noise_text(bits: str) -> list[str]:
+    """Return PTX that leaves log E of a word in v, with the bits of the functions above.
+
+    It writes the registers a, s of 32 bits and k, m, o, q, u, v of float32.
+    """
+    three_quarters, exponent = "0x3F400000", "0xFF800000"
+    twos = ["cvt.rn.f32.s32 k, s", f"mul.rn.f32 k, k, {_float(2.0**-23)}"]
+    return [
+        *(f"and.b32 s, {bits}, 0xFFFFFF00", "cvt.rn.f32.u32 u, s"),
+        *(f"and.b32 s, {bits}, 0xFF", "cvt.rn.f32.u32 v, s", f"add.rn.f32 v, v, {_float(0.5)}"),
+        *("add.rn.f32 u, u, v", f"mul.rn.f32 u, u, {_float(2.0**-32)}"),
+        f"min.f32 u, u, {_float(1.0 - 2.0**-24)}",
+        *(f"sub.rn.f32 v, {_float(1.0)}, u", "mov.b32 s, v"),
+        *(f"sub.s32 s, s, {three_quarters}", f"and.b32 s, s, {exponent}"),
+        *("neg.f32 v, u", "mov.b32 a, v", "sub.s32 a, a, s", "mov.b32 m, a"),
+        *("sub.s32 a, 0x40800000, s", "mov.b32 v, a"),
+        *(f"fma.rn.f32 v, v, {_float(0.25)}, {_float(-1.0)}", "add.rn.f32 m, m, v"),
+        *(*twos, *_log_text(), "neg.f32 v, v"),
+        *("mov.b32 a, v", f"sub.s32 s, a, {three_quarters}", f"and.b32 s, s, {exponent}"),
+        *("sub.s32 a, a, s", "mov.b32 m, a", f"add.rn.f32 m, m, {_float(-1.0)}"),
+        *(*twos, *_log_text()),
+    ]

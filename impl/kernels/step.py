@@ -4,36 +4,69 @@
     for a tile:
         bias   = w2[tile] e, summed in float32 in one order, rounded to the dtype of w2
         logits = base + bias, rounded to the step dtype, and stored when they are kept
-        look, draw and settle: the best key of a row so far against the tile
+        keys   = logits, or l / T - log E where drawn: they challenge what stands in registers
+    at the end, one atomic maximum a row
 
 `previous` is read from the slots of the step before, so nothing between two steps goes through a
 launch of its own. Slots are empty between blocks: the end of a block decodes them, writes tokens
 and flags, empties them and counts the block.
 
-Liberties, besides those of tile.py:
-1. Odd steps walk the tiles backwards, so that a step begins with what the last one left in L2.
-2. Ids lie on the rows of the product, because a draft has fewer rows than an MMA has. Rows are
+Liberties:
+1. No turn of a program waits for another thread but for the tile itself: keys are compared element
+   by element, and reduced when the program is through. Only where noise is pruned do programs
+   reduce after their first turn too, so that slots bound what is still worth a logarithm.
+2. Odd steps walk the tiles backwards, so that a step begins with what the last one left in L2.
+3. Ids lie on the rows of the product, because a draft has fewer rows than an MMA has. Rows are
    padded to 16, 32 or 64, so that every batch compiles to the same instruction with the same order
    of summation, and a row has the same bits in every batch.
-3. The whole rank is one dot: no order of partial sums to keep apart.
+4. The whole rank is one dot.
+5. The product is turned, and split into the four neighbours of a group, so that elements lie as
+   base and kept logits and the words of Philox do: one exchange of 16 bits an element in a turn.
+6. In the interpreter bfloat16 is rounded by integers and multiplied as float32, since its casts
+   truncate and its products of 16-bit numbers are those of integers.
 """
 
 import triton
 import triton.language as tl
 
 from . import order
-from .tile import contest, eased, least_logit, product, rounded, widened
+from .contest import STEEP, beside, bounded, challenged, contest, quarters, settle
+from .philox import words_of_tile
 
-# Below every id, those of a turn past the end included.
-NO_ID = tl.constexpr(-(2**31) + 1)
-# The slot of a key of 1: rows that are not live have logits of zero, which never reach it.
-NOT_LIVE = tl.constexpr(0x3F800000 << 32)
+LOG2E = tl.constexpr(1.4426950408889634)
+INFINITY = tl.constexpr(float("inf"))
+
+
+@triton.jit
+def rounded(values: tl.tensor, dtype: tl.constexpr, INTERPRETED: tl.constexpr) -> tl.tensor:
+    """Round float32 values to the nearest number of a dtype, ties to even."""
+    if INTERPRETED and dtype == tl.bfloat16:
+        bits = values.to(tl.uint32, bitcast=True)
+        even = bits + 0x7FFF + ((bits >> 16) & 1)
+        quiet = tl.where(values != values, 0x7FC00000, even) & 0xFFFF0000
+        values = quiet.to(tl.float32, bitcast=True)
+    return values.to(dtype)
+
+
+@triton.jit
+def widened(values: tl.tensor) -> tl.tensor:
+    """Return values as float32."""
+    return values.to(tl.float32)
+
+
+@triton.jit
+def product(weights: tl.tensor, embedded: tl.tensor, INTERPRETED: tl.constexpr) -> tl.tensor:
+    """Return weights [WIDE, RANK] times embedded [RANK, ROWS] in float32."""
+    if INTERPRETED:
+        weights, embedded = widened(weights), widened(embedded)
+    return tl.dot(weights, embedded, input_precision="ieee")
 
 
 @triton.jit
 def previous_tokens(
     winners: tl.tensor,
     anchor: tl.tensor,
+    anchor_row: tl.tensor,
     row: tl.tensor,
     rows: tl.tensor,
     drafts: tl.tensor,
@@ -45,8 +78,150 @@ def previous_tokens(
     keys = winners + (step - 1) * rows + row
     key = tl.load(keys, mask=later, other=order.NOTHING)
     edge = tl.load(keys + drafts * rows, mask=later, other=order.NOTHING)
-    first = tl.load(anchor + row, mask=begins, other=0)
+    first = tl.load(anchor + row * anchor_row, mask=begins, other=0)
     return tl.where(later, order.winner(key, edge), first)
+
+
+@triton.jit
+def attended(
+    best: tl.tensor,
+    winner: tl.tensor,
+    tile: tl.tensor,
+    where: tl.tensor,
+    places: tl.tensor,
+    lines: tl.tensor,
+    noise: tl.tensor,
+    counts: tl.tensor,
+    WIDE: tl.constexpr,
+    ROWS: tl.constexpr,
+    EVEN: tl.constexpr,
+    NOISE: tl.constexpr,
+    PRUNE: tl.constexpr,
+    KEPT: tl.constexpr,
+    STEP_TYPE: tl.constexpr,
+    INTERPRETED: tl.constexpr,
+) -> tl.tensor:
+    """Return what stands when a tile was there, and its ids, [ROWS, WIDE / 4]; keep its logits.
+
+    tile    bias [WIDE, ROWS] and base logits [ROWS, WIDE]
+    where   first id, ids, and which elements are there
+    noise   key words, block, slope and scale of the rows; looked at where there is NOISE
+    counts  step and turn
+    """
+    bias, given = tile
+    first, ids, here = where
+    kept_at, keys, edges, vocabulary = places
+    row, live, _sampled, temperature = lines
+    step, turn = counts
+    down = step % 2 == 1
+    GROUPS: tl.constexpr = WIDE // 4
+    g0, g1, g2, g3 = quarters(given, ROWS, GROUPS)
+    b0, b1, b2, b3 = quarters(tl.trans(bias), ROWS, GROUPS)
+    s0 = rounded(widened(g0) + widened(b0), STEP_TYPE, INTERPRETED)
+    s1 = rounded(widened(g1) + widened(b1), STEP_TYPE, INTERPRETED)
+    s2 = rounded(widened(g2) + widened(b2), STEP_TYPE, INTERPRETED)
+    s3 = rounded(widened(g3) + widened(b3), STEP_TYPE, INTERPRETED)
+    if KEPT:
+        stored = tl.reshape(tl.join(tl.join(s0, s2), tl.join(s1, s3)), (ROWS, WIDE))
+        tl.store(kept_at[:, None] + ids, stored, mask=here)
+    l0, l1, l2, l3 = widened(s0), widened(s1), widened(s2), widened(s3)
+    head = (first + tl.arange(0, GROUPS) * 4)[None, :] + tl.zeros((ROWS, GROUPS), tl.int32)
+    if not EVEN:
+        l0 = tl.where(head < vocabulary, l0, -INFINITY)
+        l1 = tl.where(head + 1 < vocabulary, l1, -INFINITY)
+        l2 = tl.where(head + 2 < vocabulary, l2, -INFINITY)
+        l3 = tl.where(head + 3 < vocabulary, l3, -INFINITY)
+    if NOISE:
+        k0, k1, counted, slope, scale = noise
+        near = beside(head, winner, INTERPRETED)
+        words = words_of_tile(near, row, step, counted, k0, k1)
+        constant = tl.full((ROWS,), INFINITY, tl.float32)
+        if PRUNE:
+            constant = bounded(keys, scale, live, turn, INTERPRETED)
+        # A row that is not there has an exponent of -inf: nothing of it is looked at.
+        constant = tl.where(live, constant, -INFINITY)
+        over = (slope[:, None], constant[:, None], temperature[:, None], row[:, None], edges)
+        best, winner = contest(best, winner, words, (l0, l1, l2, l3), head, over, down, INTERPRETED)
+        if PRUNE:
+            if turn == 0:
+                settle(best, winner, keys, live, vocabulary)
+    else:
+        best, winner = challenged(best, winner, (l0, l1, l2, l3), head, down, INTERPRETED)
+    return best, winner
+
+
+@triton.jit
+def walk(
+    places: tl.tensor,
+    edges: tl.tensor,
+    lines: tl.tensor,
+    sizes: tl.tensor,
+    embedded: tl.tensor,
+    WIDE: tl.constexpr,
+    ROWS: tl.constexpr,
+    W2_ROW: tl.constexpr,
+    RANK: tl.constexpr,
+    DEPTH: tl.constexpr,
+    EVEN: tl.constexpr,
+    TURNS: tl.constexpr,
+    STAGES: tl.constexpr,
+    EARLY: tl.constexpr,
+    NOISE: tl.constexpr,
+    PRUNE: tl.constexpr,
+    KEPT: tl.constexpr,
+    STEP_TYPE: tl.constexpr,
+    INTERPRETED: tl.constexpr,
+) -> None:
+    """Walk the tiles of a program, and raise the slots of its rows.
+
+    places  of w2, base, kept, slots, seed key and block; edges is where those of the step begin
+    lines   of the rows: number, live, sampled, temperature (below 0 where nothing is sampled)
+    sizes   vocabulary, tiles, step
+    """
+    w2, base_at, kept_at, keys, seed_key, block = places
+    _row, live, sampled, temperature = lines
+    vocabulary, tiles, step = sizes
+    depth = tl.arange(0, DEPTH)
+    down = step % 2 == 1
+    noise = (0, 0, 0, temperature, temperature)
+    if NOISE:
+        scale = tl.where(sampled, LOG2E, STEEP)
+        slope = tl.where(sampled, 1.4426950408889634 / tl.where(sampled, temperature, 1.0), STEEP)
+        k0, k1 = tl.load(seed_key).to(tl.uint32), tl.load(seed_key + 1).to(tl.uint32)
+        noise = (k0, k1, tl.load(block), slope, scale)
+    GROUPS: tl.constexpr = WIDE // 4
+    place = tl.arange(0, WIDE)
+    best = tl.full((ROWS, GROUPS), -INFINITY, tl.float32)
+    start = tl.where(down, tiles - 1 - tl.program_id(0), tl.program_id(0)) * WIDE
+    # Where all keys are -inf, nothing beats what stands: it is the id that came first.
+    winner = (start + tl.arange(0, GROUPS) * 4)[None, :] + tl.zeros((ROWS, GROUPS), tl.int32)
+    for turn in tl.range(0, TURNS, num_stages=STAGES):
+        # A program past the end looks at the last tile again, which changes nothing.
+        turned = tl.program_id(0) + turn * tl.num_programs(0)
+        nth = tl.minimum(turned, tiles - 1)
+        first = tl.where(down, tiles - 1 - nth, nth) * WIDE
+        ids = (first + place)[None, :]
+        weights_at = w2 + first.to(tl.int64) * W2_ROW + (place[:, None] * W2_ROW + depth[None, :])
+        here = live[:, None]
+        if EVEN and RANK == DEPTH:
+            weights = tl.load(weights_at)
+        else:
+            here = here & (ids < vocabulary)
+            inside = (first + place < vocabulary)[:, None] & (depth[None, :] < RANK)
+            weights = tl.load(weights_at, mask=inside, other=0.0)
+        given = tl.load(base_at[:, None] + ids, mask=here, other=0.0)
+        bias = rounded(product(weights, embedded, INTERPRETED), w2.dtype.element_ty, INTERPRETED)
+        # Under a branch, arithmetic comes after the next tiles are asked for, not before.
+        there: tl.constexpr = True
+        if EARLY:
+            there = turned < tiles
+        if there:
+            best, winner = attended(
+                best, winner, (bias, given), (first, ids, here), (kept_at, keys, edges, vocabulary),
+                lines, noise, (step, turn), WIDE, ROWS, EVEN, NOISE, PRUNE, KEPT, STEP_TYPE,
+                INTERPRETED,
+            )  # fmt: skip
+    settle(best, winner, keys, live, vocabulary)
 
 
 @triton.jit(do_not_specialize=["rows", "drafts", "step", "tiles"])
@@ -61,8 +236,8 @@ def step_kernel(
     greedy: tl.tensor,
     seed_key: tl.tensor,
     block: tl.tensor,
+    anchor_row: tl.tensor,
     w1_row: tl.tensor,
-    w2_row: tl.tensor,
     base_row: tl.tensor,
     base_step: tl.tensor,
     kept_row: tl.tensor,
@@ -74,108 +249,55 @@ def step_kernel(
     tiles: tl.tensor,
     WIDE: tl.constexpr,
     ROWS: tl.constexpr,
+    W2_ROW: tl.constexpr,
     RANK: tl.constexpr,
     DEPTH: tl.constexpr,
     EVEN: tl.constexpr,
     TURNS: tl.constexpr,
     STAGES: tl.constexpr,
+    EARLY: tl.constexpr,
     DRAWN: tl.constexpr,
+    PRUNE: tl.constexpr,
     KEPT: tl.constexpr,
     STEP_TYPE: tl.constexpr,
     INTERPRETED: tl.constexpr,
 ) -> None:
     """One step of all rows; see `launch_step` for the arguments."""
     weight_type: tl.constexpr = w2.dtype.element_ty
-    # Neighbours take the same tiles for other rows, so that one of them finds w2 in L2.
-    groups = tl.cdiv(rows, ROWS)
-    part, parts = tl.program_id(0) // groups, tl.num_programs(0) // groups
-    row = tl.program_id(0) % groups * ROWS + tl.arange(0, ROWS)
+    row = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
     live = row < rows
     depth = tl.arange(0, DEPTH)
-    previous = previous_tokens(winners, anchor, row, rows, drafts, step)
+    previous = previous_tokens(winners, anchor, anchor_row, row, rows, drafts, step)
     embedded = tl.load(
         w1 + previous[None, :] * w1_row + depth[:, None],
         mask=live[None, :] & (depth[:, None] < RANK),
         other=0.0,
     )
     embedded = rounded(widened(embedded), weight_type, INTERPRETED)
-    sampled = row < 0
-    if DRAWN:
-        sampled = tl.load(greedy + row, mask=live, other=1) == 0
-    some = tl.max(sampled.to(tl.int32)) > 0
-    temperature = tl.load(temperatures + row, mask=sampled, other=1.0)
-    slope = 1.4426950408889634 / temperature
-    k0, k1, counted = 0, 0, 0
-    if DRAWN:
-        k0, k1 = tl.load(seed_key).to(tl.uint32), tl.load(seed_key + 1).to(tl.uint32)
-        counted = tl.load(block)
-    keys = winners + step * rows + row
-    edges = keys + drafts * rows
+    keys = winners + step * rows + tl.where(live, row, 0)
     base_at = base + step.to(tl.int64) * base_step + row.to(tl.int64) * base_row
     kept_at = kept + step.to(tl.int64) * kept_step + row.to(tl.int64) * kept_row
-    for turn in tl.range(0, TURNS, num_stages=STAGES):
-        nth = part + turn * parts
-        # In the last turn some programs are past the end, and touch nothing.
-        there = nth < tiles
-        first = tl.where(step % 2 == 1, tiles - 1 - nth, nth) * WIDE
-        ids = (first + tl.arange(0, WIDE))[:, None]
-        inside = ids < tl.where(there, vocabulary, NO_ID)
-        if EVEN:
-            inside = tl.full((WIDE, 1), nth, tl.int32) < tiles
-        number = tl.full((ROWS,), order.NO_NUMBER, tl.int32)
-        if turn > 0:
-            slot = tl.load(keys, mask=live, other=NOT_LIVE, cache_modifier=".cg")
-            number = order.number_of(slot)
-        weights = tl.load(
-            w2 + ids.to(tl.int64) * w2_row + depth[None, :],
-            mask=inside & (depth[None, :] < RANK),
-            other=0.0,
-        )
-        given = tl.load(base_at[None, :] + ids, mask=inside & live[None, :], other=0.0)
-        bias = product(weights, embedded, INTERPRETED)
-        bias = widened(rounded(bias, weight_type, INTERPRETED))
-        stored = rounded(widened(given) + bias, STEP_TYPE, INTERPRETED)
-        if KEPT:
-            tl.store(kept_at[None, :] + ids, stored, mask=inside & live[None, :])
-        logits = widened(stored)
-        best = eased(number, sampled)
-        least = least_logit(best, temperature, sampled)
-        hot = ~(logits < least[None, :])
-        if there & (tl.max(hot.to(tl.int32)) > 0):
-            tile = (logits, hot, best, ids, inside)
-            lines = (row, live, temperature, slope, sampled, keys, edges)
-            contest(
-                tile, lines, (first, step, counted, k0, k1), some, DRAWN, WIDE, ROWS, INTERPRETED
-            )
-
-
-@triton.jit(do_not_specialize=["rows", "drafts"])
-def finish_kernel(
-    winners: tl.tensor,
-    tokens: tl.tensor,
-    flags: tl.tensor,
-    block: tl.tensor,
-    tokens_row: tl.tensor,
-    flags_row: tl.tensor,
-    rows: tl.tensor,
-    drafts: tl.tensor,
-    COUNTS: tl.constexpr,
-    WIDE: tl.constexpr,
-) -> None:
-    """Write tokens and flags of a block, empty its slots, and count it."""
-    place = tl.program_id(0) * WIDE + tl.arange(0, WIDE)
-    live = place < rows * drafts
-    step, row = place // rows, place % rows
-    keys = winners + place
-    edges = keys + rows * drafts
-    key = tl.load(keys, mask=live, other=order.NOTHING)
-    edge = tl.load(edges, mask=live, other=order.NOTHING)
-    tl.store(tokens + row.to(tl.int64) * tokens_row + step, order.winner(key, edge), mask=live)
-    flag = order.flag(key, edge).to(tl.uint8)
-    tl.store(flags + row.to(tl.int64) * flags_row + step, flag, mask=live)
-    empty = tl.full((WIDE,), order.NOTHING, tl.int64)
-    tl.store(keys, empty, mask=live)
-    tl.store(edges, empty, mask=live)
-    if COUNTS:
-        if tl.program_id(0) == 0:
-            tl.store(block, tl.load(block) + 1)
+    places = (w2, base_at, kept_at, keys, seed_key, block)
+    lines = (row, live, row < 0, live.to(tl.float32))
+    sizes = (vocabulary, tiles, step)
+    edges = winners + (drafts + step) * rows
+    if DRAWN:
+        sampled = tl.load(greedy + row, mask=live, other=1) == 0
+        # Not zero, by which a division is slow.
+        temperature = tl.load(temperatures + row, mask=sampled, other=-1.0)
+        if tl.max(sampled.to(tl.int32)) > 0:
+            lines = (row, live, sampled, temperature)
+            walk(
+                places, edges, lines, sizes, embedded, WIDE, ROWS, W2_ROW, RANK, DEPTH, EVEN,
+                TURNS, STAGES, EARLY, True, PRUNE, KEPT, STEP_TYPE, INTERPRETED,
+            )  # fmt: skip
+        else:
+            walk(
+                places, edges, lines, sizes, embedded, WIDE, ROWS, W2_ROW, RANK, DEPTH, EVEN,
+                TURNS, STAGES, EARLY, False, PRUNE, KEPT, STEP_TYPE, INTERPRETED,
+            )  # fmt: skip
+    else:
+        walk(
+            places, edges, lines, sizes, embedded, WIDE, ROWS, W2_ROW, RANK, DEPTH, EVEN,
+            TURNS, STAGES, EARLY, False, PRUNE, KEPT, STEP_TYPE, INTERPRETED,
+        )  # fmt: skip

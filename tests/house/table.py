@@ -176,11 +176,11 @@ TABLE = {
     "impl/kernels/__init__.py": "",
     "impl/kernels/philox.py": "triton",
     "impl/kernels/order.py": "triton",
-    "impl/kernels/tile.py": "triton .kernels.order .kernels.philox",
-    "impl/kernels/step.py": "triton .kernels.order .kernels.tile",
-    "impl/kernels/chain.py": "torch triton .kernels.step",
+    "impl/kernels/contest.py": "triton .kernels.order .kernels.philox",
+    "impl/kernels/step.py": "triton .kernels.contest .kernels.order .kernels.philox",
+    "impl/kernels/chain.py": "torch triton .kernels.order .kernels.step",
     "impl/kernels/acceptance.py": "torch triton .kernels.order .kernels.chain .kernels.head",
-    "impl/kernels/head.py": "torch triton .kernels.order .kernels.chain .kernels.tile",
+    "impl/kernels/head.py": "torch triton .kernels.order .kernels.chain .kernels.step",
 }
 
 # Who may name a third party at all; every other project file may not. (The table is narrower for

@@ -58,7 +58,8 @@ def chain(
         base=base,
         kept=torch.full((rows, drafts, vocabulary), NAN, dtype=step_dtype, device=DEVICE),
         step_dtype=step_dtype,
-        anchor=row % vocabulary,
+        # A column, as the first of the input ids is.
+        anchor=torch.stack([row % vocabulary, torch.full_like(row, -1)], 1)[:, 0],
         temperature=0.5 + row.float() / 8,
         greedy=row % 3 == 1,
         tokens=torch.full((rows, drafts), -1, device=DEVICE),

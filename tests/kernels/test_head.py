@@ -42,6 +42,15 @@ def test_every_row_takes_the_argmax_of_torch(dtype: torch.dtype) -> None:
         assert torch.equal(wanted[1], found[1])
 
 
+@pytest.mark.gpu
+def test_more_rows_than_a_second_dimension_of_a_grid_has() -> None:
+    """A statistical batch: 70,000 rows of few ids."""
+    logits = torch.randint(-40, 40, (70_000, 1, 16), device=DEVICE).to(torch.bfloat16)
+    tokens = torch.full((70_000, 1), -1, device=DEVICE)
+    SplitChoice()(logits, None, None, None, tokens, torch.empty_like(tokens, dtype=torch.uint8))
+    assert torch.equal(tokens, logits.float().argmax(-1))
+
+
 def test_dflash_takes_it_where_kernels_run() -> None:
     """Its choice arrow is an arrow like any other."""
     found = stages_for("triton", "none", "greedy", site=Site(DEVICE))
