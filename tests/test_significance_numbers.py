@@ -145,18 +145,17 @@ def test_the_share_of_pairs_that_is_seen() -> None:
     assert significance.pairs_seen(first, rate, alarm) < 1.0
 
 
-def test_equal_bins_hold_their_own_values() -> None:
-    """Value u lies in bin floor(u n); a shift of a share moves share^2 (n - 1) of distance."""
-    u = np.concatenate([np.full(60, 0.1), np.full(55, 0.25), np.full(70, 0.74), np.full(65, 0.99)])
-    found = significance.equal_bins(u, 4, 1e-3)
+def test_equal_cells_hold_their_own_values() -> None:
+    """Each cell counts for itself; a shift of a share moves share^2 (n - 1) of distance."""
     counts = np.array([60, 55, 70, 65])
+    found = significance.equal_counts(counts, 1e-3)
     g = 2 * float((counts * np.log(counts / 62.5)).sum())
     assert (found.statistic, found.degrees, found.level) == ("G", 3, 1e-3)
     assert found.value == pytest.approx(g, rel=1e-9)
     # Thin bins are pooled, empty ones are counted.
-    thin = significance.equal_bins(np.repeat([0.1, 0.3], 60), 4, 1e-3)
+    thin = significance.equal_counts(np.array([60, 60, 0, 0]), 1e-3)
     assert (thin.degrees, thin.least_expected) == (1, 60.0)
-    assert significance.equal_bins(np.repeat([0.1, 0.3], 100), 4, 1e-3).rejects
+    assert significance.equal_counts(np.array([100, 100, 0, 0]), 1e-3).rejects
     for keywords, miss in (({}, 0.025), ({"miss": 0.2}, 0.2)):
         share = significance.smallest_shift(10_000, 16, 1e-3, **keywords)
         needed = significance.noncentrality(15, 1e-3, miss)

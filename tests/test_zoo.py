@@ -7,6 +7,7 @@ import pytest
 from oracle.judge.checks import ALL, coupled
 from oracle.judge.context import PROFILES
 from oracle.judge.loading import load_factory
+from oracle.judge.significance import STAGES
 from oracle.judge.trial import Result
 from oracle.judge.verdict import Outcome
 
@@ -150,7 +151,7 @@ def test_the_stale_buffer_is_named(name: str, words: str) -> None:
 
 
 def test_the_exact_tests_see_what_chi_square_merges_away() -> None:
-    """An id that never comes, too rare for a cell of its own: chi-square alone is not alarmed."""
+    """An id that never comes, too rare for a cell of its own: chi-square alone convicts nobody."""
     (result,) = bad(judged("rarest_id", ("draft_law", "equality"))["draft_law"])
     assert "as likely under 'an id never drawn' as under the law" in result.verdict.reason
-    assert all(fit["p_value"] > fit["level"] for fit in result.verdict.evidence["fits"])
+    assert all(fit["p_value"] > STAGES[1] for fit in result.verdict.evidence["fits"])

@@ -35,7 +35,7 @@ def profiled(run: Run) -> Profile:
     """Profile one call, after one that is not profiled."""
     run()
     torch.cuda.synchronize()
-    with profile(activities=[ProfilerActivity.CUDA]) as seen:
+    with profile(activities=[ProfilerActivity.CUDA], acc_events=True) as seen:
         run()
         torch.cuda.synchronize()
     return summed(

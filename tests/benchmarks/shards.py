@@ -73,7 +73,7 @@ def bandwidth() -> float:
 
 def kernels(run: Callable[[], object]) -> tuple[int, float]:
     """Kernels and copies of one run, and the share of their time that a collective takes."""
-    with profile(activities=[ProfilerActivity.CUDA]) as seen:
+    with profile(activities=[ProfilerActivity.CUDA], acc_events=True) as seen:
         run()
         torch.cuda.synchronize()
     spent = [(e.name, e.device_time) for e in seen.events() if e.device_time > 0]
