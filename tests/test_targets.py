@@ -48,7 +48,7 @@ def zoo(name: str) -> Factory:
 SMOKE, CI = "smoke", "ci"
 TARGETS = (
     ("T off by 2 %", SMOKE, "draft_law", COUNTER, heated(0.02)),
-    ("T off by 0.2 %, noise shown", SMOKE, "coupled", COUNTER, zoo("arithmetic:hotter")),
+    ("T off by 0.12 %, noise shown", SMOKE, "coupled", COUNTER, zoo("arithmetic:hotter")),
     ("one token never drawn", SMOKE, "spike", COUNTER, zoo("arithmetic:dead_id")),
     ("logits in bf16", SMOKE, "coupled", COUNTER, zoo("arithmetic:rounded_before_draw")),
     ("uniforms of 24 bits, noise shown", SMOKE, "noise_law", RACE, zoo("noise_law:coarse_race")),

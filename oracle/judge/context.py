@@ -55,7 +55,7 @@ PROFILES = {
         blocks=5,
         wrong=2.5e-4,
         tilt=0.02,
-        target_tilt=0.04,
+        target_tilt=0.05,
         rows_max=16_384,
         spike_vocabulary=1000,
         dtypes=("float32", "bfloat16"),
@@ -63,7 +63,7 @@ PROFILES = {
         wide_draws=0,
         noise_values=2**20,
         cliff_vocabulary=1024,
-        cliff_draws=2**14,
+        cliff_draws=2**13,
     ),
     "ci": Profile(
         name="ci",

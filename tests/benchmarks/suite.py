@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from impl.fused import Site
 from impl.stages import stages_for
 
 from . import busy, counting, floor, heads, host, occupancy, parity, peers, wheel
@@ -60,7 +61,7 @@ def absent(name: str) -> str:
     """Why an implementation of the chain is not here, or nothing."""
     if name == "ours triton":
         try:
-            stages_for("triton", "counter", "sampled")
+            stages_for("triton", "counter", "sampled", site=Site(torch.device("cuda")))
         except (ImportError, ValueError) as error:
             return f"no stages named triton: {type(error).__name__}"
     if name == "SGLang":

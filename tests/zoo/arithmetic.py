@@ -36,11 +36,11 @@ def kept_before_bias(setting: Setting) -> Any:
 
 
 def hotter(setting: Setting) -> Any:
-    """Tokens are drawn at a temperature 0.2 % above the staged one."""
+    """Tokens are drawn at a temperature 0.12 % above the staged one."""
 
     def broken(stages: Stages) -> Stages:
         def choice(logits: Tensor, temperature: Tensor, *rest: Any) -> None:
-            stages.choice(logits, temperature * 1.002, *rest)
+            stages.choice(logits, temperature * 1.0012, *rest)
 
         return stages._replace(choice=choice)
 
@@ -155,7 +155,7 @@ SPECIMENS = (
         "hotter",
         HERE,
         "The step kernel divides by a temperature that is rounded on its way into the recording; "
-        "tokens are drawn 0.2 % too hot, and no marginal test of a sane size sees it.",
+        "tokens are drawn 0.12 % too hot, and no marginal test of a sane size sees it.",
         "Adibvafa/CodonTransformer#20",
         COUNTER,
         "coupled",

@@ -38,11 +38,13 @@ python -m tests.zoo --save DIR             store every kill; draftproof judge DI
 ```
 
 By default a specimen meets its named killer and its named blind check, and a control meets every
-check in one combination, dealt in turn and drawn at the sizes of smoke in the larger profiles;
+check in one combination, dealt in turn. In the larger profiles the named killers have the draws of
+the profile; blind checks and controls have those of smoke, which is what leaves it in minutes.
 `--full` is everything by every check, in every combination. The exit code is 1 when a cell is
 unexpected: the killer does not kill, the blind check does not hold, a control is flagged, or a
-check raises. Kills by other checks are counted and are no fault. `--json` follows `matrix.schema.json`; `--figure` needs the extra
-`report`. What needs ranks, or the draws of profile ci, is listed with the command that judges it.
+check raises. Kills by other checks are counted and are no fault. `--json` follows
+`matrix.schema.json`; `--figure` needs the extra `report`. What needs ranks, or the draws of profile
+ci, is listed with the command that judges it.
 
 One specimen by hand:
 

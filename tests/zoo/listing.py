@@ -146,7 +146,7 @@ def render(run: Run, cells: Sequence[Cell], sums: Totals, console: Console) -> N
         f"unexpected cells: {sums.unexpected}"
     )
     if not run.full:
-        sizes = "; at the sizes of smoke" if run.profile in LARGE else ""
-        console.print(f"controls: each check in one combination{sizes}; --full: in every one")
+        sizes = "; they and the blind checks at the sizes of smoke" if run.profile in LARGE else ""
+        console.print(f"controls: each check in one combination{sizes}; --full: everything")
     for what, count in Counter(why.partition(":")[0] for why in run.away.values()).items():
         console.print(f"not in these figures: {count} specimens, {what}")

@@ -148,8 +148,10 @@ def planned(
             continue
         for check in checks:
             role = role_of(specimen, check)
+            # What a check does not see in the draws of smoke is what it is blind to there.
+            sizes = "smoke" if role is Role.BLIND and profile in LARGE and not full else ""
             if full or role is not Role.OTHER:
-                jobs.append(Job(specimen.id, specimen.combination, check, role))
+                jobs.append(Job(specimen.id, specimen.combination, check, role, sizes))
     for number, control in enumerate(SPARED):
         if only and control not in only:
             continue
