@@ -7,9 +7,8 @@
         keys   = logits, or l / T - log E where drawn: they challenge what stands in registers
     at the end, one atomic maximum a row
 
-`previous` is read from the slots of the step before, so nothing between two steps goes through a
-launch of its own. Slots are empty between blocks: the end of a block decodes them, writes tokens
-and flags, empties them and counts the block.
+`previous` is read from the slots of the step before. Slots are empty between blocks: the end of a
+block decodes them, writes tokens and flags, empties them and counts the block.
 
 Liberties:
 1. No turn of a program waits for another thread but for the tile itself: keys are compared element
@@ -18,11 +17,10 @@ Liberties:
 2. Odd steps walk the tiles backwards, so that a step begins with what the last one left in L2.
 3. Ids lie on the rows of the product, because a draft has fewer rows than an MMA has. Rows are
    padded to 16, 32 or 64, so that every batch compiles to the same instruction with the same order
-   of summation, and a row has the same bits in every batch.
-4. The whole rank is one dot.
-5. The product is turned, and split into the four neighbours of a group, so that elements lie as
+   of summation, the whole rank in one dot, and a row has the same bits in every batch.
+4. The product is turned, and split into the four neighbours of a group, so that elements lie as
    base and kept logits and the words of Philox do: one exchange of 16 bits an element in a turn.
-6. In the interpreter bfloat16 is rounded by integers and multiplied as float32, since its casts
+5. In the interpreter bfloat16 is rounded by integers and multiplied as float32, since its casts
    truncate and its products of 16-bit numbers are those of integers.
 """
 
@@ -30,11 +28,10 @@ import triton
 import triton.language as tl
 
 from . import order
-from .contest import STEEP, beside, bounded, challenged, contest, quarters, settle
+from .contest import INFINITY, STEEP, beside, bounded, challenged, contest, quarters, settle
 from .philox import words_of_tile
 
 LOG2E = tl.constexpr(1.4426950408889634)
-INFINITY = tl.constexpr(float("inf"))
 
 
 @triton.jit

@@ -1,5 +1,7 @@
 """Token parity: the reference draws the same tokens from the same noise."""
 
+from itertools import product
+
 from ...workloads.synthetic import sampling_parameters
 from ..budget import Ledger
 from ..context import Context, as_inputs, query_rows
@@ -44,6 +46,14 @@ def plan(context: Context, case: str, dtype: str, **shape: object) -> Plan:
     return Plan(NAME, case, setting, inputs, tuple(commands))
 
 
+def heads(context: Context) -> list[tuple[str, str]]:
+    """Every other head in two dtypes; where there are no more than two, one of them each."""
+    dtypes = context.profile.dtypes
+    if len(dtypes) > 2:
+        return list(product(("gated", "rnn"), dtypes[:2]))
+    return [("gated", dtypes[-1]), ("rnn", dtypes[0])]
+
+
 def plans(context: Context) -> list[Plan]:
     """Every dtype, both query layouts, padding, another step dtype, and the own draft model."""
     sizes = {"float32": 97, "bfloat16": 301, "float16": 33}
@@ -74,8 +84,7 @@ def plans(context: Context) -> list[Plan]:
                 markov=kind,
                 mup=2.0,
             )
-            for kind in ("gated", "rnn")
-            for dtype in context.profile.dtypes[:2]
+            for kind, dtype in heads(context)
         ]
     if context.forward == "backbone":
         cases.append(
