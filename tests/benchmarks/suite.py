@@ -61,7 +61,8 @@ def absent(name: str) -> str:
     """Why an implementation of the chain is not here, or nothing."""
     if name == "ours triton":
         try:
-            stages_for("triton", "counter", "sampled", site=Site(torch.device("cuda")))
+            device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+            stages_for("triton", "counter", "sampled", site=Site(device, recorded=True))
         except (ImportError, ValueError) as error:
             return f"no stages named triton: {type(error).__name__}"
     if name == "SGLang":
