@@ -21,6 +21,8 @@ pytestmark = pytest.mark.gpu
 SMALL = Case(4096, 4, 3, "half", rank=64)
 CHAINS = ("ours torch", "ours torch race", "ours triton", "SGLang", "FlashInfer", "torch")
 COMPILED = "torch.compile"
+# The compiler imports modules of torch's own that are deprecated.
+QUIET = pytest.mark.filterwarnings("ignore:.*torch.jit.script_method:DeprecationWarning")
 HEADS = ("ours torch", "ours triton", "torch argmax")
 
 
@@ -46,7 +48,7 @@ def chains(cases: list[Case]) -> Iterator[object]:
                 yield pytest.param(case, name, marks=marks(name))
     for case in cases:
         if case == SMALL or case in suite.compiled_cases(quick=False):
-            yield case, COMPILED
+            yield pytest.param(case, COMPILED, marks=QUIET)
 
 
 def marks(name: str) -> tuple[pytest.MarkDecorator, ...]:
