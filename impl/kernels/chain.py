@@ -49,11 +49,13 @@ class Config:
 
 # rows of a program -> config
 CONFIGS = {
-    8: Config(64, 4, 3, 3, rows=8, early=False),
+    8: Config(64, 4, 3, 3, rows=8),
     16: Config(64, 4, 3, 2, early=False),
     32: Config(64, 8, 2, 2),
     64: Config(64, 8, 3, 1, early=False),
 }
+# The same, where rows are sampled and another config is better then: more threads take logarithms.
+SAMPLED_CONFIGS = {64: Config(128, 16, 2, 1)}
 
 
 @dataclass(frozen=True)
@@ -87,12 +89,14 @@ class Chain:
     drawn: bool
 
 
-def config_for(rows: int, weights: Tensor) -> Config:
+def config_for(rows: int, weights: Tensor, *, drawn: bool) -> Config:
     """Return the config of a batch: by its rows, and narrower where tiles would not fit or fill.
 
     weights [V, R]: w2
+    drawn   rows that are not greedy are sampled
     """
-    found = CONFIGS[next(most for most in CONFIGS if rows <= most or most == ROWS_MAX)]
+    most = next(most for most in CONFIGS if rows <= most or most == ROWS_MAX)
+    found = SAMPLED_CONFIGS.get(most, CONFIGS[most]) if drawn else CONFIGS[most]
     line = padded_rank(weights.shape[1]) * weights.element_size()
     room = SHARED_BYTES - padded_rows(rows, found.rows) * line
     wide = found.wide
@@ -158,7 +162,7 @@ def launch(chain: Chain, slots: Tensor, config: Config | None = None) -> None:
     config  None takes the one of the batch
     """
     rows, drafts, vocabulary = chain.base.shape
-    shape = config or config_for(rows, chain.w2)
+    shape = config or config_for(rows, chain.w2, drawn=chain.drawn)
     wide_rows, rank = padded_rows(rows, shape.rows), chain.w2.shape[1]
     tiles = triton.cdiv(vocabulary, shape.wide)
     groups = triton.cdiv(rows, wide_rows)

@@ -71,6 +71,10 @@ def _contest_text() -> str:
 
 CONTEST = tl.constexpr(_contest_text())
 CONSTRAINTS = tl.constexpr("=&f,=&r,r,r,r,r,f,f,f,f,f,f,f,f,r,r,r,l,r")
+SEEN = tl.constexpr(
+    "{ .reg .pred p; setp.ne.s32 p, $3, 0; mov.b32 $0, $2;"
+    " @p ld.relaxed.gpu.global.b32 $0, [$1+4]; }"
+)
 
 
 @triton.jit
@@ -218,30 +222,39 @@ def settle(
 
 
 @triton.jit
-def bounded(
+def seen(
     keys: tl.tensor,
-    scale: tl.tensor,
+    held: tl.tensor,
     live: tl.tensor,
-    turn: tl.tensor,
+    wanted: tl.tensor,
     INTERPRETED: tl.constexpr,
 ) -> tl.tensor:
-    """Return c of `u <= exp2(l * slope + c)`, [ROWS], from what the slots hold by now.
+    """Return the upper halves of the slots of the rows, [ROWS] int32: as they are now, if wanted.
 
-    Infinity, which holds nothing back, where the slot is empty or its key is too great.
+    held  what was seen before, returned unless it is wanted that slots are read
     """
     if INTERPRETED:
-        number = order.number_of(tl.load(keys, mask=live, other=order.NOTHING))
+        now = order.number_of(tl.load(keys, mask=live, other=order.NOTHING))
+        number = tl.where(wanted, now, held)
     else:
-        # A load that no pipeline takes into its stages, of the upper half of a slot; the turn is an
-        # operand so that it stays in its turn. A row that is not there reads the first one's.
+        # A load that no pipeline takes into its stages. A row that is not there reads the first's.
         number = tl.inline_asm_elementwise(
-            "ld.relaxed.gpu.global.b32 $0, [$1+4];",
-            "=r,l,r",
-            [keys.to(tl.int64), turn],
+            SEEN,
+            "=&r,l,r,r",
+            [keys.to(tl.int64), held, wanted.to(tl.int32)],
             dtype=tl.int32,
-            is_pure=True,
+            is_pure=False,
             pack=1,
         )
+    return number
+
+
+@triton.jit
+def bounded(number: tl.tensor, scale: tl.tensor) -> tl.tensor:
+    """Return c of `u <= exp2(l * slope + c)`, [ROWS], from what the slots held.
+
+    Infinity, which holds nothing back, where the slot was empty or its key is too great.
+    """
     best = order.unmapped(number)
     held = tl.abs(best) < GREAT
     best = tl.where(held, best, 0.0)

@@ -82,6 +82,26 @@ def flag(key: tl.tensor, edge: tl.tensor) -> tl.tensor:
     return tl.where(number == MAGNITUDE, NAN, tl.where(empty, EMPTY, 0))
 
 
+@triton.jit
+def previous_tokens(
+    winners: tl.tensor,
+    anchor: tl.tensor,
+    anchor_row: tl.tensor,
+    row: tl.tensor,
+    rows: tl.tensor,
+    drafts: tl.tensor,
+    step: tl.tensor,
+) -> tl.tensor:
+    """Return the tokens [ROWS] int64 before this step: the anchors, or what the last step chose."""
+    later = row < tl.where(step > 0, rows, 0)
+    begins = row < tl.where(step > 0, 0, rows)
+    keys = winners + (step - 1) * rows + row
+    key = tl.load(keys, mask=later, other=NOTHING)
+    edge = tl.load(keys + drafts * rows, mask=later, other=NOTHING)
+    first = tl.load(anchor + row * anchor_row, mask=begins, other=0)
+    return tl.where(later, winner(key, edge), first)
+
+
 @triton.jit(do_not_specialize=["rows", "drafts"])
 def finish_kernel(
     winners: tl.tensor,

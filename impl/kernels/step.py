@@ -13,7 +13,8 @@ block decodes them, writes tokens and flags, empties them and counts the block.
 Liberties:
 1. No turn of a program waits for another thread but for the tile itself: keys are compared element
    by element, and reduced when the program is through. Only where noise is pruned do programs
-   reduce after their first turn too, so that slots bound what is still worth a logarithm.
+   reduce after their first turn too, so that slots bound what is still worth a logarithm. Slots
+   are read a turn ahead, so that no turn waits for them.
 2. Odd steps walk the tiles backwards, so that a step begins with what the last one left in L2.
 3. Ids lie on the rows of the product, because a draft has fewer rows than an MMA has. Rows are
    padded to 16, 32 or 64, so that every batch compiles to the same instruction with the same order
@@ -28,7 +29,7 @@ import triton
 import triton.language as tl
 
 from . import order
-from .contest import INFINITY, STEEP, beside, bounded, challenged, contest, quarters, settle
+from .contest import INFINITY, STEEP, beside, bounded, challenged, contest, quarters, seen, settle
 from .philox import words_of_tile
 
 LOG2E = tl.constexpr(1.4426950408889634)
@@ -60,29 +61,10 @@ def product(weights: tl.tensor, embedded: tl.tensor, INTERPRETED: tl.constexpr) 
 
 
 @triton.jit
-def previous_tokens(
-    winners: tl.tensor,
-    anchor: tl.tensor,
-    anchor_row: tl.tensor,
-    row: tl.tensor,
-    rows: tl.tensor,
-    drafts: tl.tensor,
-    step: tl.tensor,
-) -> tl.tensor:
-    """Return the tokens [ROWS] int64 before this step: the anchors, or what the last step chose."""
-    later = row < tl.where(step > 0, rows, 0)
-    begins = row < tl.where(step > 0, 0, rows)
-    keys = winners + (step - 1) * rows + row
-    key = tl.load(keys, mask=later, other=order.NOTHING)
-    edge = tl.load(keys + drafts * rows, mask=later, other=order.NOTHING)
-    first = tl.load(anchor + row * anchor_row, mask=begins, other=0)
-    return tl.where(later, order.winner(key, edge), first)
-
-
-@triton.jit
 def attended(
     best: tl.tensor,
     winner: tl.tensor,
+    held: tl.tensor,
     tile: tl.tensor,
     where: tl.tensor,
     places: tl.tensor,
@@ -100,6 +82,9 @@ def attended(
 ) -> tl.tensor:
     """Return what stands when a tile was there, and its ids, [ROWS, WIDE / 4]; keep its logits.
 
+    The third result is what slots hold then, [ROWS] int32, for the next tile to be tried against.
+
+    held    what they held after the last one
     tile    bias [WIDE, ROWS] and base logits [ROWS, WIDE]
     where   first id, ids, and which elements are there
     noise   key words, block, slope and scale of the rows; looked at where there is NOISE
@@ -134,7 +119,9 @@ def attended(
         words = words_of_tile(near, row, step, counted, k0, k1)
         constant = tl.full((ROWS,), INFINITY, tl.float32)
         if PRUNE:
-            constant = bounded(keys, scale, live, turn, INTERPRETED)
+            # By now every program has had its first tile; later turns look one turn ahead.
+            held = seen(keys, held, live, turn == 1, INTERPRETED)
+            constant = bounded(held, scale)
         # A row that is not there has an exponent of -inf: nothing of it is looked at.
         constant = tl.where(live, constant, -INFINITY)
         over = (slope[:, None], constant[:, None], temperature[:, None], row[:, None], edges)
@@ -142,9 +129,10 @@ def attended(
         if PRUNE:
             if turn == 0:
                 settle(best, winner, keys, live, vocabulary)
+            held = seen(keys, held, live, turn > 0, INTERPRETED)
     else:
         best, winner = challenged(best, winner, (l0, l1, l2, l3), head, down, INTERPRETED)
-    return best, winner
+    return best, winner, held
 
 
 @triton.jit
@@ -192,6 +180,7 @@ def walk(
     start = tl.where(down, tiles - 1 - tl.program_id(0), tl.program_id(0)) * WIDE
     # Where all keys are -inf, nothing beats what stands: it is the id that came first.
     winner = (start + tl.arange(0, GROUPS) * 4)[None, :] + tl.zeros((ROWS, GROUPS), tl.int32)
+    held = tl.full((ROWS,), order.NO_NUMBER, tl.int32)
     for turn in tl.range(0, TURNS, num_stages=STAGES):
         # A program past the end looks at the last tile again, which changes nothing.
         turned = tl.program_id(0) + turn * tl.num_programs(0)
@@ -213,10 +202,10 @@ def walk(
         if EARLY:
             there = turned < tiles
         if there:
-            best, winner = attended(
-                best, winner, (bias, given), (first, ids, here), (kept_at, keys, edges, vocabulary),
-                lines, noise, (step, turn), WIDE, ROWS, EVEN, NOISE, PRUNE, KEPT, STEP_TYPE,
-                INTERPRETED,
+            best, winner, held = attended(
+                best, winner, held, (bias, given), (first, ids, here),
+                (kept_at, keys, edges, vocabulary), lines, noise, (step, turn), WIDE, ROWS, EVEN,
+                NOISE, PRUNE, KEPT, STEP_TYPE, INTERPRETED,
             )  # fmt: skip
     settle(best, winner, keys, live, vocabulary)
 
@@ -264,7 +253,7 @@ def step_kernel(
     row = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
     live = row < rows
     depth = tl.arange(0, DEPTH)
-    previous = previous_tokens(winners, anchor, anchor_row, row, rows, drafts, step)
+    previous = order.previous_tokens(winners, anchor, anchor_row, row, rows, drafts, step)
     embedded = tl.load(
         w1 + previous[None, :] * w1_row + depth[:, None],
         mask=live[None, :] & (depth[:, None] < RANK),

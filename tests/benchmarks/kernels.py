@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from impl import bias, choice, noise
-from impl.kernels.chain import CONFIGS, Chain, Config, Slots, launch, padded_rows
+from impl.kernels.chain import CONFIGS, SAMPLED_CONFIGS, Chain, Config, Slots, launch, padded_rows
 
 VOCABULARY, RANK, DRAFTS = 151_936, 256, 7
 COPIED, EVICTED = 2**30, 2**29
@@ -32,7 +32,7 @@ CANDIDATES: dict[int, tuple[Config, ...]] = {
     16: (
         CONFIGS[8],
         CONFIGS[16],
-        Config(64, 4, 4, 2, rows=8, early=False),
+        Config(64, 4, 3, 3, rows=8, early=False),
         Config(64, 4, 3, 2, prune=False),
     ),
     32: (
@@ -43,8 +43,8 @@ CANDIDATES: dict[int, tuple[Config, ...]] = {
     ),
     64: (
         CONFIGS[64],
-        Config(64, 8, 4, 1),
-        Config(128, 16, 2, 1),
+        SAMPLED_CONFIGS[64],
+        Config(64, 8, 4, 1, early=False),
         Config(32, 4, 3, 3, early=False),
         Config(64, 8, 2, 2, rows=32),
         Config(64, 8, 3, 1, prune=False),
