@@ -1,4 +1,7 @@
-"""The commands of a night: deep draws until it is decided, merge adds what several shards saw."""
+"""The commands of a night: deep draws until it is decided, merge adds what several shards saw.
+
+Under torchrun the processes of deep are the shards of one run, and decide together.
+"""
 
 import json
 import sys
@@ -14,9 +17,11 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from .judge import report as reports
 from .judge.budget import ALPHA, Ledger
+from .judge.campaign import met, own_file
 from .judge.context import PROFILES, Context
 from .judge.evidence import EvidenceError, store
 from .judge.loading import NAMED, AdapterError, CannotServeError, load_factory
+from .judge.merge import World, enter
 from .judge.night import Night, resumed, shard_only, together
 from .judge.sequential import BOUND, strongest
 from .judge.shards import Whole
@@ -48,24 +53,49 @@ def shard_of(text: str) -> tuple[int, int]:
     return int(first), int(last)
 
 
-def draw(night: Night, found: Sequence[Stream], save: Callable[[], None], limit: float) -> None:
-    """Draw chunks in turn until all is decided or `limit` seconds are over, behind a bar."""
+def shard_in(world: World, text: str) -> tuple[int, int]:
+    """The shard of this process: the one named, or under torchrun the one of its rank."""
+    first, last = shard_of(text)
+    if world.size == 1:
+        return first, last
+    if last > 1:
+        raise usage(f"shard is {text}, required: none, as each process of torchrun draws one")
+    return world.rank + 1, world.size
+
+
+def draw(
+    night: Night, found: Sequence[Stream], save: Callable[[], None], limit: float, world: World
+) -> Night:
+    """Draw chunks in turn until all is decided or `limit` seconds are over, behind a bar.
+
+    Returns what was seen: by this process when it is alone, else the sum of all processes.
+    """
     end = time.monotonic() + limit
+    whole = met(world, night)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    with Progress(
+        *columns, console=Console(stderr=True), transient=True, disable=world.rank > 0
+    ) as progress:
         task = progress.add_task("", total=limit)
-        while not night.over() and time.monotonic() < end:
+        while not whole.over() and not any(world.gather(time.monotonic() >= end)):
             for stream in found:
-                if stream.case in night.verdicts or night.over() or time.monotonic() >= end:
+                if stream.case in whole.verdicts or night.over() or time.monotonic() >= end:
                     continue
-                night.grow(stream)
+                night.grow(stream, look=world.size == 1)
                 save()
-                piece = night.pieces.get(stream.case)
-                if piece is not None:
-                    name, log_e = strongest(piece)
-                    text = f"{stream.case}: {piece.draws:,} draws, log e = {log_e:.3g} ({name})"
-                    past = limit - (end - time.monotonic())
-                    progress.update(task, completed=min(past, limit), description=text)
+                past = min(limit, limit - (end - time.monotonic()))
+                progress.update(task, completed=past, description=progress_of(night, stream.case))
+            whole = met(world, night)
+    return whole
+
+
+def progress_of(night: Night, case: str) -> str:
+    """How far a case has come, in a line."""
+    piece = night.pieces.get(case)
+    if piece is None:
+        return case
+    name, log_e = strongest(piece)
+    return f"{case}: {piece.draws:,} draws, log e = {log_e:.3g} ({name})"
 
 
 def told(verdicts: Mapping[str, Verdict], alpha: float, console: Console) -> int:
@@ -100,6 +130,15 @@ def opened(
     return found
 
 
+def run_of(
+    found: Sequence[Stream], chunks: tuple[int, int, int], alpha: float, effect: float
+) -> dict[str, Any]:
+    """What a state file says of the run; chunks: seed, shard and number of shards."""
+    seed, shard, shards = chunks
+    named = {"seed": seed, "shard": shard, "shards": shards, "alpha": alpha, "effect": effect}
+    return {**named, "bound": BOUND, "cases": [stream.case for stream in found]}
+
+
 def deep(
     subject: Annotated[str, typer.Option(help=f"{', '.join(NAMED)}, or module:factory")] = "folded",
     engine: Annotated[str, typer.Option(help="auto, emulator, cuda or eager")] = "auto",
@@ -114,7 +153,7 @@ def deep(
     """Draw until the law is violated, or holds for a stated effect. Exit codes as for verify."""
     console = Console()
     engine, device = engine_and_device(engine)
-    size, (first, last) = effect_of(effect), shard_of(shard)
+    size = effect_of(effect)
     if seed < 0:
         raise usage(f"seed is {seed}, required: 0 or more")
     if state is not None and not state.parent.is_dir():
@@ -128,30 +167,30 @@ def deep(
     except CannotServeError as error:
         console.print(f"not applicable: {error}")
         raise typer.Exit(UNKNOWN) from error
+    world = enter(device)
+    first, last = shard_in(world, shard)
     source = workload_named("synthetic")
     context = Context("dspark", "counter", device, engine, seed, PROFILES["deep"], source)
     found = opened(factory, context, only or [], subject, size)
-    run: dict[str, Any] = {
-        "seed": seed,
-        "shard": first,
-        "shards": last,
-        "alpha": alpha,
-        "effect": size,
-    }
-    run |= {"bound": BOUND, "cases": [stream.case for stream in found]}
+    run = run_of(found, (seed, first, last), alpha, size)
     try:
-        night = resumed(state, run, found)
+        own = own_file(state, world)
+        night = resumed(own, run, found)
     except EvidenceError as error:
         raise usage(str(error)) from error
+    if world.size > 1:
+        night.verdicts.clear()
 
     def save() -> None:
-        if state is not None and night.pieces:
-            store(state, night.document())
+        if own is not None and night.pieces:
+            store(own, night.document())
 
-    draw(night, found, save, limit)
-    closed = night.closed(f"{limit:g} s are over, or another case ended the run")
-    seen = {case: shard_only(case, verdict, night) for case, verdict in closed.items()}
-    raise typer.Exit(told(seen, alpha, console))
+    whole = draw(night, found, save, limit, world)
+    closed = whole.closed(f"{limit:g} s are over, or another case ended the run")
+    seen = {case: shard_only(case, verdict, whole) for case, verdict in closed.items()}
+    code = told(seen, alpha, Console(quiet=world.rank > 0))
+    world.leave()
+    raise typer.Exit(code)
 
 
 def format_of(path: Path) -> str:

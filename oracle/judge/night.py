@@ -37,8 +37,8 @@ class Night:
         if found is not None:
             self.verdicts[case] = found
 
-    def grow(self, stream: Stream) -> None:
-        """Draw the next chunk of this shard that is not counted yet, and look."""
+    def grow(self, stream: Stream, *, look: bool = True) -> None:
+        """Draw the next chunk of this shard that is not counted yet, and look if told to."""
         before = self.pieces.get(stream.case)
         counted = before.seeds if before else frozenset()
         number = self.run["shard"] - 1 + self.run["shards"] * len(counted)
@@ -49,7 +49,8 @@ class Night:
             self.verdicts[stream.case] = found
             return
         self.pieces[stream.case] = add(before, found) if before else found
-        self.look(stream.case)
+        if look:
+            self.look(stream.case)
 
     def over(self) -> bool:
         """Whether nothing is left to draw: all is decided, or one case is violated or errored."""
@@ -102,17 +103,22 @@ def shard_only(case: str, verdict: Verdict, night: Night) -> Verdict:
 
 def together(paths: Sequence[Path]) -> Night:
     """The sum of several state files; EvidenceError when they are not parts of one test."""
-    whole: Night | None = None
-    origin: dict[str, Path] = {}
-    for path in paths:
-        held = stored(path)
-        if whole is None:
-            whole = Night({**held["run"], "shard": 1, "shards": 1}, {}, {})
-        for name in SHARED:
-            if held["run"][name] != whole.run[name]:
+    if not paths:
+        raise EvidenceError("no file was named, required: one or more")
+    return summed([(str(path), stored(path)) for path in paths])
+
+
+def summed(parts: Sequence[tuple[str, Mapping[str, Any]]]) -> Night:
+    """The sum of documents, each with the name that errors give it."""
+    first, head = parts[0]
+    whole = Night({**head["run"], "shard": 1, "shards": 1}, {}, {})
+    origin: dict[str, str] = {}
+    for name, held in parts:
+        for field in SHARED:
+            if held["run"][field] != whole.run[field]:
                 raise EvidenceError(
-                    f"{paths[0]} has {name} = {whole.run[name]!r}, {path} has "
-                    f"{held['run'][name]!r}, required: the same"
+                    f"{first} has {field} = {whole.run[field]!r}, {name} has "
+                    f"{held['run'][field]!r}, required: the same"
                 )
         whole.run = {**whole.run, "seed": min(whole.run["seed"], held["run"]["seed"])}
         for piece in pieces_of(held):
@@ -120,10 +126,8 @@ def together(paths: Sequence[Path]) -> Night:
             try:
                 whole.pieces[piece.case] = add(before, piece) if before else piece
             except EvidenceError as error:
-                raise EvidenceError(f"{origin[piece.case]} and {path}: {error}") from error
-            origin[piece.case] = path
-    if whole is None:
-        raise EvidenceError("no file was named, required: one or more")
+                raise EvidenceError(f"{origin[piece.case]} and {name}: {error}") from error
+            origin[piece.case] = name
     for case in whole.run["cases"]:
         whole.look(case)
     return whole

@@ -11,16 +11,26 @@ RANKS = 2
 SETTINGS = {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
 
 
-def torchrun(*command: str, patience: float) -> "subprocess.CompletedProcess[str]":
-    """Run a command on RANKS processes from the root of the checkout; patience in seconds."""
+def started(*command: str) -> "subprocess.Popen[str]":
+    """Start a command on RANKS processes from the root of the checkout."""
     launch = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={RANKS}"]
     environment = {**os.environ, **SETTINGS}  # noqa: TID251  (the ranks inherit the test's own)
-    return subprocess.run(
+    return subprocess.Popen(
         [sys.executable, *launch, *command],
         cwd=ROOT,
         env=environment,
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        timeout=patience,
-        check=False,
     )
+
+
+def torchrun(*command: str, patience: float) -> "subprocess.CompletedProcess[str]":
+    """Run a command on RANKS processes to its end; patience in seconds."""
+    with started(*command) as process:
+        try:
+            output, errors = process.communicate(timeout=patience)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
+    return subprocess.CompletedProcess(process.args, process.returncode, output, errors)

@@ -92,6 +92,7 @@ TABLE = {
     "oracle/judge/evidence.py": "numpy jsonschema .judge.significance",
     "oracle/judge/sequential.py": "numpy scipy .judge.bank .judge.evidence .judge.significance "
     ".judge.verdict",
+    "oracle/judge/campaign.py": ".judge.evidence .judge.merge .judge.night",
     "oracle/judge/night.py": ".judge.evidence .judge.sequential .judge.stream .judge.verdict",
     "oracle/judge/stream.py": "torch numpy .reference.law .judge.bank .judge.checks "
     ".judge.checks.claim .judge.checks.draft_law .judge.checks.lossless .judge.context "
