@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .acceptance import Commit
+from .acceptance import Asked, Commit
 from .bias import MarkovHead
 from .buffers import Buffers
 from .noise import CounterNoise, Noise
@@ -179,3 +179,24 @@ class SplitAccept:
         written = [getattr(out, field.name) for field in fields(Commit)]
         lengths = (verify_len, prefix)
         self.accept(candidates, target, lengths, self.slots.of(candidates), written)
+
+
+class SampledAccept:
+    """An accept of sampled rows, `acceptance.accept_chain` or `accept_block`, in three launches.
+
+    rule  'chain' or 'block'
+    """
+
+    def __init__(self, rule: str) -> None:
+        from .kernels import rejection
+
+        self.accept = rejection.accept_sampled
+        self.block = rule == "block"
+
+    def __call__(
+        self, asked: Asked, target: Tensor, claimed: Tensor, coins: Tensor, out: Commit
+    ) -> None:
+        """Write what every request commits; arguments as in `acceptance.accept_chain`."""
+        written = [getattr(out, field.name) for field in fields(Commit)]
+        parts = (asked.candidates, asked.verify_len, asked.prefix)
+        self.accept(parts, (target, claimed), coins, written, block=self.block)

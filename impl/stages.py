@@ -4,18 +4,19 @@ Replace one arrow with `stages._replace(bias=...)`; the loop that calls them doe
 fused arrow that stands for the one replaced then steps aside, and the others run one by one.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from torch import Tensor
 
 from . import bias, choice, confidence, logits, noise
-from .acceptance import Commit, accept_greedy
+from .acceptance import RULES, Asked, Commit, accept_greedy
 from .bias import MarkovHead
 from .fused import (
     Fused,
     FusedChain,
     Run,
+    SampledAccept,
     Site,
     SplitAccept,
     SplitChoice,
@@ -26,6 +27,7 @@ from .logits import OutputHead
 
 Bias = Callable[[MarkovHead, Tensor, Tensor | None, Tensor | None], tuple[Tensor, Tensor | None]]
 Accept = Callable[[Tensor, Tensor, Tensor, Tensor, Commit], None]
+Rule = Callable[[Asked, Tensor, Tensor, Tensor, Commit], None]
 BIASES: dict[str, Bias] = {
     "vanilla": bias.vanilla,
     "gated": bias.gated,
@@ -127,14 +129,31 @@ def stages_for(
     return found._replace(fused=fused, chosen="triton: one launch a step")
 
 
-def accept_for(implementation: str, site: Site) -> Accept:
-    """Return the greedy accept of an implementation, as `stages_for` its arrows.
+class Accepts(NamedTuple):
+    """The arrows of a verification.
+
+    greedy  (candidates, target logits, verify lengths, prefixes, out): rows that take the argmax
+    rules   (asked, target law, claimed law, coins, out) of sampled rows, by name
+    chosen  which set this is, and why
+    """
+
+    greedy: Accept = accept_greedy
+    rules: Mapping[str, Rule] = RULES
+    chosen: str = "torch"
+
+
+def accepts_for(implementation: str, site: Site) -> Accepts:
+    """Return the accepts of an implementation, as `stages_for` its arrows.
 
     ValueError: kernels that cannot run.
     """
-    if implementation == "torch" or _missing(implementation, site) is not None:
-        return accept_greedy
-    return SplitAccept()
+    if implementation == "torch":
+        return Accepts()
+    missing = _missing(implementation, site)
+    if missing is not None:
+        return Accepts(chosen=f"torch: {missing}")
+    rules = {rule: SampledAccept(rule) for rule in RULES}
+    return Accepts(SplitAccept(), rules, "triton: sums in parts")
 
 
 def _missing(implementation: str, site: Site | None) -> str | None:

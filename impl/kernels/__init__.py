@@ -7,4 +7,6 @@ step        one draft step in one launch, and the launch that ends a block
 head        argmax and flags of rows of logits
 chain       the launches of a block: tensors, sizes, configurations
 acceptance  the greedy accept of a verification
+residual    what a rejected draft leaves of a law, and one draw from it
+rejection   the accept of sampled rows: chain and block rule
 """

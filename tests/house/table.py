@@ -139,7 +139,8 @@ TABLE = {
     "impl/acceptance.py": "torch .residual",
     "impl/target.py": "torch .acceptance",
     "impl/epilogue.py": "torch .shapes .acceptance .buffers .runner .stages .target .graph.engine",
-    "impl/acceptor.py": "torch .gate .noise .acceptance .claim .coins .epilogue .filters .target",
+    "impl/acceptor.py": "torch .gate .noise .acceptance .claim .coins .epilogue .filters .stages "
+    ".target",
     "impl/shards.py": "torch torch.distributed .choice",
     "impl/ranks.py": "torch .gate .shapes .buffers .stages .draft .shards .logits .bias .noise",
     "impl/gate.py": "",
@@ -180,6 +181,9 @@ TABLE = {
     "impl/kernels/step.py": "triton .kernels.contest .kernels.order .kernels.philox",
     "impl/kernels/chain.py": "torch triton .kernels.order .kernels.step",
     "impl/kernels/acceptance.py": "torch triton .kernels.order .kernels.chain .kernels.head",
+    "impl/kernels/residual.py": "triton",
+    "impl/kernels/rejection.py": "torch triton .kernels.acceptance .kernels.chain "
+    ".kernels.residual",
     "impl/kernels/head.py": "torch triton .kernels.order .kernels.chain .kernels.step",
 }
 
