@@ -15,6 +15,7 @@ from .bias import MarkovHead
 from .fused import (
     Fused,
     FusedChain,
+    FusedHead,
     Run,
     SampledAccept,
     Site,
@@ -46,6 +47,7 @@ class Stages(NamedTuple):
     advance  (noise): the end of a block
     rate     (head, features, raw, confidence, flags): what the confidence head says
     fused    one arrow in the place of bias, step, noise, choice and advance, or None
+    output   one arrow in the place of logits and choice, in a block without steps, or None
     chosen   which set this is, and why
     """
 
@@ -57,12 +59,18 @@ class Stages(NamedTuple):
     advance: Callable[[Any], None]
     rate: Callable[..., None]
     fused: Fused | None = None
+    output: Fused | None = None
     chosen: str = "torch"
 
     @property
     def chain(self) -> Run | None:
         """The fused arrow, unless one of the arrows it stands for was replaced."""
         return self.fused.run if self.fused is not None and self.fused.fits(self) else None
+
+    @property
+    def head(self) -> Callable[[OutputHead, Tensor, Tensor, Tensor, Tensor], None] | None:
+        """The arrow `output`, unless one of the arrows it stands for was replaced."""
+        return self.output.run if self.output is not None and self.output.fits(self) else None
 
 
 _COUNTER = Stages(
@@ -123,7 +131,9 @@ def stages_for(
     if site is None or missing is not None:
         return found._replace(chosen=f"torch: {missing}")
     if site.markov is None:
-        return found._replace(choice=SplitChoice(), chosen="triton: argmax in parts")
+        found = found._replace(choice=SplitChoice(), chosen="triton: head with its argmax")
+        stands_for = {"logits": found.logits, "choice": found.choice}
+        return found._replace(output=Fused(FusedHead(found.logits, found.choice), stands_for))
     run = FusedChain(drawn=fold == "sampled", counts=dialect == "counter")
     fused = Fused(run, {name: getattr(found, name) for name in FUSED})
     return found._replace(fused=fused, chosen="triton: one launch a step")

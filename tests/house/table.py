@@ -144,7 +144,7 @@ TABLE = {
     "impl/shards.py": "torch torch.distributed .choice",
     "impl/ranks.py": "torch .gate .shapes .buffers .stages .draft .shards .logits .bias .noise",
     "impl/gate.py": "",
-    "impl/fused.py": "torch .acceptance .bias .buffers .noise .kernels.*",
+    "impl/fused.py": "torch .acceptance .bias .buffers .logits .noise .kernels.*",
     "impl/stages.py": "torch .logits .bias .noise .choice .confidence .acceptance .fused",
     "impl/draft.py": "torch .shapes .buffers .stages .shards .logits .bias .noise .confidence",
     "impl/plan.py": "torch .confidence .config .shards .stages",
