@@ -21,7 +21,7 @@ pytestmark = pytest.mark.gpu
 SMALL = Case(4096, 4, 3, "half", rank=64)
 CHAINS = ("ours torch", "ours torch race", "ours triton", "SGLang", "FlashInfer", "torch")
 COMPILED = "torch.compile"
-HEADS = ("ours torch", "ours triton", "torch argmax")
+HEADS = ("ours torch", "ours triton", "ours triton, stored", "torch argmax")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
