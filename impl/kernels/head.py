@@ -150,7 +150,7 @@ def output_kernel(
     count = rows * drafts
     line = tl.minimum(place, vocabulary - 1 - first)
     weights_at = weight + first.to(tl.int64) * WEIGHT_ROW
-    weights_at += line.to(tl.int64)[:, None] * WEIGHT_ROW + depth[None, :]
+    weights_at += line[:, None] * WEIGHT_ROW + depth[None, :]
     hidden_at = hidden + tl.minimum(row, count - 1)[None, :] * DEEP + depth[:, None]
     total = tl.zeros((WIDE, ROWS), tl.float32)
     for turn in tl.range(0, TURNS, num_stages=STAGES):

@@ -28,7 +28,7 @@ def laws_at(
     limit: tl.tensor,
     DRAFTS: tl.constexpr,
 ) -> tl.tensor:
-    """Return p and q of ids below a limit at a place of a request; 0 for other ids.
+    """Return p and q, float32, of ids below a limit at a place of a request; 0 for other ids.
 
     laws  where p and q begin, and what a row and a place are apart in each; after the last draft
           there is no q
@@ -39,7 +39,7 @@ def laws_at(
     p = tl.load(target + far_p + ids, mask=(ids >= 0) & (ids < limit), other=0.0)
     limit = tl.where(place < DRAFTS, limit, 0)
     q = tl.load(claimed + far_q + ids, mask=(ids >= 0) & (ids < limit), other=0.0)
-    return p, q
+    return p.to(tl.float32), q.to(tl.float32)
 
 
 @triton.jit
