@@ -122,6 +122,7 @@ def test_the_final_draw_at_the_edges_of_parts(uniform: float, token: int) -> Non
     assert fold_laws("chain", asked, law, claim).bonus.tolist() == [token]
 
 
+@pytest.mark.slow
 def test_a_row_of_a_batch_does_not_depend_on_its_mates() -> None:
     """Half the batch, in other memory, commits the same."""
     asked = agreeing(4, 1, 21)
@@ -131,7 +132,6 @@ def test_a_row_of_a_batch_does_not_depend_on_its_mates() -> None:
     assert all(torch.equal(getattr(whole, name)[2:], getattr(part, name)) for name in NAMES)
 
 
-@pytest.mark.statistical
 @pytest.mark.slow
 @pytest.mark.parametrize("rule", list(RULES))
 def test_thousands_of_requests_end_as_with_torch(
