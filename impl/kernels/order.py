@@ -108,7 +108,8 @@ def finish_kernel(
     tl.store(flags + row.to(tl.int64) * flags_row + step, found, mask=live)
     empty = tl.full((WIDE,), NOTHING, tl.int64)
     tl.store(keys, empty, mask=live)
-    tl.store(edges, empty, mask=live)
+    # Edges are few, and most of them are empty as they are.
+    tl.store(edges, empty, mask=live & (edge != NOTHING))
     if COUNTS:
         if tl.program_id(0) == 0:
             tl.store(block, tl.load(block) + 1)
