@@ -41,8 +41,9 @@ def philox(
 ) -> tl.tensor:
     """Return the four words of counters and key, all uint32, of shapes that broadcast."""
     for _ in tl.static_range(ROUNDS):
-        even_high, even_low = tl.umulhi(c0, MULTIPLY_EVEN), c0 * MULTIPLY_EVEN
-        odd_high, odd_low = tl.umulhi(c2, MULTIPLY_ODD), c2 * MULTIPLY_ODD
+        even, odd = c0.to(tl.uint64) * MULTIPLY_EVEN, c2.to(tl.uint64) * MULTIPLY_ODD
+        even_high, even_low = (even >> 32).to(tl.uint32), even.to(tl.uint32)
+        odd_high, odd_low = (odd >> 32).to(tl.uint32), odd.to(tl.uint32)
         c0, c1 = odd_high ^ c1 ^ k0, odd_low
         c2, c3 = even_high ^ c3 ^ k1, even_low
         k0, k1 = k0 + BUMP_LOW, k1 + BUMP_HIGH
