@@ -36,6 +36,7 @@ class Config:
     rows      of a product at most: 8, 16, 32 or 64
     registers of a thread at most; 0 leaves it to the compiler
     early     the next tiles are asked for before the arithmetic of this one
+    sort      rows that draw lie together in a program, so that warps of the others draw no noise
     """
 
     wide: int
@@ -46,6 +47,7 @@ class Config:
     rows: int = 64
     registers: int = 0
     early: bool = True
+    sort: bool = False
 
 
 # rows of a program -> config
@@ -189,6 +191,7 @@ def launch(chain: Chain, slots: Tensor, config: Config | None = None) -> None:
         "STAGES": shape.stages,
         "EARLY": shape.early,
         "DRAWN": chain.drawn,
+        "SORTED": shape.sort,
         "PRUNE": shape.prune and turns > 1,
         "KEPT": chain.kept is not None,
         "STEP_TYPE": TYPES[chain.step_dtype],

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from . import order
 from .chain import INTERPRETED, finish, multiprocessors, padded_rows, power_of_two
-from .step import rounded, widened
+from .rounding import rounded, widened
 
 # Loads of all parts together have to cover the latency of memory: 8 KiB of 16-bit logits each.
 WIDE, WARPS = 4096, 8

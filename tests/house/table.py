@@ -178,13 +178,15 @@ TABLE = {
     "impl/kernels/philox.py": "triton",
     "impl/kernels/order.py": "triton",
     "impl/kernels/contest.py": "triton .kernels.order .kernels.philox",
-    "impl/kernels/step.py": "triton .kernels.contest .kernels.order .kernels.philox",
+    "impl/kernels/rounding.py": "triton",
+    "impl/kernels/step.py": "triton .kernels.contest .kernels.order .kernels.philox "
+    ".kernels.rounding",
     "impl/kernels/chain.py": "torch triton .kernels.order .kernels.step",
     "impl/kernels/acceptance.py": "torch triton .kernels.order .kernels.chain .kernels.head",
     "impl/kernels/residual.py": "triton",
     "impl/kernels/rejection.py": "torch triton .kernels.acceptance .kernels.chain "
     ".kernels.residual",
-    "impl/kernels/head.py": "torch triton .kernels.order .kernels.chain .kernels.step",
+    "impl/kernels/head.py": "torch triton .kernels.order .kernels.chain .kernels.rounding",
 }
 
 # Who may name a third party at all; every other project file may not. (The table is narrower for
