@@ -6,13 +6,14 @@ import torch
 from torch import Tensor
 
 from . import gate
-from .acceptance import RULES, Asked, Commit, accept_greedy, select
+from .acceptance import Asked, Commit, select
 from .claim import claimed_law
 from .coins import Coins, draw_coins
 from .epilogue import VerifyEpilogue
 from .filters import target_law
 from .gate import AcceptFacts, Decision
 from .noise import Noise, RaceNoise
+from .stages import Accepts
 from .target import Refused, Target
 
 
@@ -86,12 +87,20 @@ class Acceptor:
     vocabulary  V of the draft
     coins       where uniforms come from
     epilogue    the recorded greedy accept, None without one
+    accepts     what accepts eagerly, as stages.py chose it
     """
 
-    def __init__(self, vocabulary: int, coins: Coins, epilogue: VerifyEpilogue | None) -> None:
+    def __init__(
+        self,
+        vocabulary: int,
+        coins: Coins,
+        epilogue: VerifyEpilogue | None,
+        accepts: Accepts,
+    ) -> None:
         self.vocabulary = vocabulary
         self.coins = coins
         self.epilogue = epilogue
+        self.accepts = accepts
 
     def decide(self, block: Drafted, target: Target) -> Decision:
         """Ask the gate whether the recorded accept will be believed."""
@@ -121,7 +130,7 @@ class Acceptor:
         decision = self.decide(block, target)
         if decision.fold == "eager" or self.epilogue is None:
             coins = self._coins(block)
-            commit = eager_accept(block, target, coins)
+            commit = eager_accept(block, target, coins, self.accepts)
         else:
             bucket = self.epilogue.run(target)
             if bucket != block.bucket:
@@ -152,7 +161,7 @@ class Acceptor:
         return coins if block.sampled_rows else torch.zeros_like(coins)
 
 
-def eager_accept(block: Drafted, target: Target, coins: Tensor) -> Commit:
+def eager_accept(block: Drafted, target: Target, coins: Tensor, accepts: Accepts) -> Commit:
     """Accept a block with given coins: greedy rows by argmax, sampled ones by the rule.
 
     coins [B, K + 1] float32, not looked at in an all-greedy block
@@ -162,7 +171,7 @@ def eager_accept(block: Drafted, target: Target, coins: Tensor) -> Commit:
     asked = Asked(candidates, target.verify_len, target.prefix_len)
     out = Commit.empty(rows, drafts, candidates.device)
     logits = target.logits.flatten(0, 1)
-    accept_greedy(candidates, logits, target.verify_len, target.prefix_len, out)
+    accepts.greedy(candidates, logits, target.verify_len, target.prefix_len, out)
     if not block.sampled_rows:
         return out
     law = target_law(target.logits, block.temperature, block.top_k, target.top_p)
@@ -171,6 +180,6 @@ def eager_accept(block: Drafted, target: Target, coins: Tensor) -> Commit:
     kept = None if block.one_hot else block.step_logits
     claim = claimed_law(block.tokens, kept, block.temperature, points, block.flags, law.shape[-1])
     sampled = Commit.empty(rows, drafts, candidates.device)
-    RULES[target.rule](asked, law, claim, coins, sampled)
+    accepts.rules[target.rule](asked, law, claim, coins, sampled)
     select(block.greedy, out, sampled, out)
     return out

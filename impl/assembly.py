@@ -33,7 +33,7 @@ from .sampler import (
     noise_for,
 )
 from .shards import agree
-from .stages import Accept, Stages, accept_for, stages_for
+from .stages import Accept, Stages, accepts_for, stages_for
 
 
 @dataclass(frozen=True)
@@ -117,8 +117,8 @@ def assemble(  # noqa: PLR0913  (what a proposer is made of)
     # A greedy draft leaves its noise where it was: coins beside it would repeat block after block.
     moving = None if draft.greedy_draft else noise
     coins = Coins.beside(moving, plan.vocabulary, seed, plan.device)
-    accept = accept_for(config.stages, site)
-    acceptor = Acceptor(plan.vocabulary, coins, _epilogue(engine, tail, accept))
+    accepts = accepts_for(config.stages, site)
+    acceptor = Acceptor(plan.vocabulary, coins, _epilogue(engine, tail, accepts.greedy), accepts)
     return parts.proposer(draft, forward, layout, stages, tail, runner, addresses, acceptor)
 
 

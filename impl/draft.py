@@ -64,8 +64,12 @@ class DflashDraft:
         tokens = buffers["tokens"][:rows]
         base = buffers["base_logits"][:rows]
         asked = queries(self.shapes, hidden)
-        stages.logits(self.head, asked, base)
-        stages.choice(base, None, None, None, tokens, buffers["flags"][:rows])
+        flags = buffers["flags"][:rows]
+        if stages.head is None:
+            stages.logits(self.head, asked, base)
+            stages.choice(base, None, None, None, tokens, flags)
+        else:
+            stages.head(self.head, asked, base, tokens, flags)
         tokens.add_(self.head.vocab_start)
         if self.confidence is not None:
             stages.rate(self.confidence, (asked,), *rated(buffers, rows))

@@ -12,9 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .acceptance import Commit
+from .acceptance import Asked, Commit
 from .bias import MarkovHead
 from .buffers import Buffers
+from .logits import OutputHead, factors
 from .noise import CounterNoise, Noise
 
 CAPABILITY = (8, 0)
@@ -43,12 +44,13 @@ class Site:
 class Fused:
     """One arrow in the place of several.
 
-    run         (markov, noise, buffers, anchor [B] int64): all steps of a block, tokens to flags
+    run         of a chain (markov, noise, buffers, anchor [B] int64): all steps of a block, tokens
+                to flags; of a block without steps (head, hidden, base logits, tokens, flags)
     stands_for  the arrows whose place it takes, by name; with one of them replaced it is not used,
                 so that what was put in takes effect
     """
 
-    run: Run
+    run: Callable[..., None]
     stands_for: dict[str, Any]
 
     def fits(self, arrows: Any) -> bool:
@@ -157,6 +159,45 @@ class SplitChoice:
         self.largest(logits, self.slots.of(tokens), tokens, flags)
 
 
+class FusedHead:
+    """Head and argmax of a greedy block without steps: one launch where rows are few.
+
+    logits, choice  the arrows for more rows, and for weights that have no such launch
+
+    In one launch the base logits are not written.
+    """
+
+    def __init__(
+        self, logits: Callable[[OutputHead, Tensor, Tensor], None], choice: Callable[..., None]
+    ) -> None:
+        from .kernels import chain, head
+
+        self.kernels = head
+        self.logits, self.choice = logits, choice
+        self.slots = chain.Slots()
+
+    def fits(self, head: OutputHead, tokens: Tensor) -> bool:
+        """Say whether drafts [B, K] of a head are made in one launch."""
+        weight = head.weight
+        dense = weight.dtype in TENSOR_CORES and weight.stride(1) == 1
+        return dense and tokens.numel() <= self.kernels.FEW
+
+    def __call__(
+        self, head: OutputHead, hidden: Tensor, base: Tensor, tokens: Tensor, flags: Tensor
+    ) -> None:
+        """Write the argmax and the flag of every position.
+
+        hidden [B, K, D]: query rows; base [B, K, V]: base logits, when they are stored
+        tokens [B, K] int64; flags [B, K] uint8
+        """
+        if self.fits(head, tokens):
+            rows, weight = factors(head, hidden)
+            self.kernels.largest_of_product(rows, weight, self.slots.of(tokens), tokens, flags)
+        else:
+            self.logits(head, hidden, base)
+            self.choice(base, None, None, None, tokens, flags)
+
+
 class SplitAccept:
     """The greedy accept of `acceptance.accept_greedy`, its argmax in parts."""
 
@@ -179,3 +220,24 @@ class SplitAccept:
         written = [getattr(out, field.name) for field in fields(Commit)]
         lengths = (verify_len, prefix)
         self.accept(candidates, target, lengths, self.slots.of(candidates), written)
+
+
+class SampledAccept:
+    """An accept of sampled rows, `acceptance.accept_chain` or `accept_block`, in three launches.
+
+    rule  'chain' or 'block'
+    """
+
+    def __init__(self, rule: str) -> None:
+        from .kernels import rejection
+
+        self.accept = rejection.accept_sampled
+        self.block = rule == "block"
+
+    def __call__(
+        self, asked: Asked, target: Tensor, claimed: Tensor, coins: Tensor, out: Commit
+    ) -> None:
+        """Write what every request commits; arguments as in `acceptance.accept_chain`."""
+        written = [getattr(out, field.name) for field in fields(Commit)]
+        parts = (asked.candidates, asked.verify_len, asked.prefix)
+        self.accept(parts, (target, claimed), coins, written, block=self.block)

@@ -58,14 +58,22 @@ class OutputHead:
             raise ValueError(f"mup is {self.mup}; it should be finite and > 0")
 
 
+def factors(head: OutputHead, hidden: Tensor) -> tuple[Tensor, Tensor]:
+    """Return what base logits are the product of: hidden states [B * K, D] and weight [V, D].
+
+    hidden [B, K, D] any float: query rows, cast to the head's dtype and divided by mup in it
+    """
+    rows = hidden.reshape(-1, hidden.shape[-1]).to(head.weight.dtype) / head.mup
+    return rows, head.weight[: head.vocabulary]
+
+
 def base_logits(head: OutputHead, hidden: Tensor, out: Tensor) -> None:
     """Write the base logits of the query rows.
 
-    hidden [B, K, D] any float: query rows, cast to the head's dtype
+    hidden [B, K, D] any float: query rows
     out    [B, K, V] head's dtype, contiguous: written whole
 
     P1: the muP quotient, and then the product, are taken and stored in the head's dtype.
     """
-    rows = hidden.reshape(-1, hidden.shape[-1]).to(head.weight.dtype) / head.mup
-    real = head.weight[: head.vocabulary]
+    rows, real = factors(head, hidden)
     torch.mm(rows, real.t(), out=out.view(len(rows), head.vocabulary))

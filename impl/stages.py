@@ -4,18 +4,20 @@ Replace one arrow with `stages._replace(bias=...)`; the loop that calls them doe
 fused arrow that stands for the one replaced then steps aside, and the others run one by one.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from torch import Tensor
 
 from . import bias, choice, confidence, logits, noise
-from .acceptance import Commit, accept_greedy
+from .acceptance import RULES, Asked, Commit, accept_greedy
 from .bias import MarkovHead
 from .fused import (
     Fused,
     FusedChain,
+    FusedHead,
     Run,
+    SampledAccept,
     Site,
     SplitAccept,
     SplitChoice,
@@ -26,6 +28,7 @@ from .logits import OutputHead
 
 Bias = Callable[[MarkovHead, Tensor, Tensor | None, Tensor | None], tuple[Tensor, Tensor | None]]
 Accept = Callable[[Tensor, Tensor, Tensor, Tensor, Commit], None]
+Rule = Callable[[Asked, Tensor, Tensor, Tensor, Commit], None]
 BIASES: dict[str, Bias] = {
     "vanilla": bias.vanilla,
     "gated": bias.gated,
@@ -44,6 +47,7 @@ class Stages(NamedTuple):
     advance  (noise): the end of a block
     rate     (head, features, raw, confidence, flags): what the confidence head says
     fused    one arrow in the place of bias, step, noise, choice and advance, or None
+    output   one arrow in the place of logits and choice, in a block without steps, or None
     chosen   which set this is, and why
     """
 
@@ -55,12 +59,18 @@ class Stages(NamedTuple):
     advance: Callable[[Any], None]
     rate: Callable[..., None]
     fused: Fused | None = None
+    output: Fused | None = None
     chosen: str = "torch"
 
     @property
     def chain(self) -> Run | None:
         """The fused arrow, unless one of the arrows it stands for was replaced."""
         return self.fused.run if self.fused is not None and self.fused.fits(self) else None
+
+    @property
+    def head(self) -> Callable[[OutputHead, Tensor, Tensor, Tensor, Tensor], None] | None:
+        """The arrow `output`, unless one of the arrows it stands for was replaced."""
+        return self.output.run if self.output is not None and self.output.fits(self) else None
 
 
 _COUNTER = Stages(
@@ -121,20 +131,39 @@ def stages_for(
     if site is None or missing is not None:
         return found._replace(chosen=f"torch: {missing}")
     if site.markov is None:
-        return found._replace(choice=SplitChoice(), chosen="triton: argmax in parts")
+        found = found._replace(choice=SplitChoice(), chosen="triton: head with its argmax")
+        stands_for = {"logits": found.logits, "choice": found.choice}
+        return found._replace(output=Fused(FusedHead(found.logits, found.choice), stands_for))
     run = FusedChain(drawn=fold == "sampled", counts=dialect == "counter")
     fused = Fused(run, {name: getattr(found, name) for name in FUSED})
     return found._replace(fused=fused, chosen="triton: one launch a step")
 
 
-def accept_for(implementation: str, site: Site) -> Accept:
-    """Return the greedy accept of an implementation, as `stages_for` its arrows.
+class Accepts(NamedTuple):
+    """The arrows of a verification.
+
+    greedy  (candidates, target logits, verify lengths, prefixes, out): rows that take the argmax
+    rules   (asked, target law, claimed law, coins, out) of sampled rows, by name
+    chosen  which set this is, and why
+    """
+
+    greedy: Accept = accept_greedy
+    rules: Mapping[str, Rule] = RULES
+    chosen: str = "torch"
+
+
+def accepts_for(implementation: str, site: Site) -> Accepts:
+    """Return the accepts of an implementation, as `stages_for` its arrows.
 
     ValueError: kernels that cannot run.
     """
-    if implementation == "torch" or _missing(implementation, site) is not None:
-        return accept_greedy
-    return SplitAccept()
+    if implementation == "torch":
+        return Accepts()
+    missing = _missing(implementation, site)
+    if missing is not None:
+        return Accepts(chosen=f"torch: {missing}")
+    rules = {rule: SampledAccept(rule) for rule in RULES}
+    return Accepts(SplitAccept(), rules, "triton: sums in parts")
 
 
 def _missing(implementation: str, site: Site | None) -> str | None:

@@ -207,8 +207,9 @@ def test_mup_divides_what_the_head_multiplies_and_nothing_else(
     assert not torch.equal(found["step_logits"], folded(factory(plain), given)["step_logits"])
 
 
-def test_mup_divides_a_dflash_block_once(engine_name: str) -> None:
-    """The base logits of a replay are the product over the multiplier."""
+def test_mup_divides_a_dflash_block_once(engine_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The base logits of a replay are the product over the multiplier, where they are stored."""
+    monkeypatch.setenv("DRAFTPROOF_STAGES", "torch")
     made = setting(device_of(engine_name), family="dflash", dialect="none", mup=8.0)
     subject = factory(made)
     given = inputs(made)

@@ -7,6 +7,8 @@
         a NaN in a row up to `kept` spoils the request, which then commits nothing
     it writes everything that is committed, and empties its slots
 
+The accept of sampled rows (rejection.py) writes its commits by the same function.
+
 Liberty: comparisons and integers only, so there is no rounding and no order to agree on.
 """
 
@@ -24,27 +26,44 @@ NONE = tl.constexpr(-1)
 
 
 @triton.jit
-def outcome(
-    winners: tl.tensor,
-    candidates: tl.tensor,
-    length: tl.tensor,
-    rows: tl.tensor,
+def drafts_of(candidates: tl.tensor, WIDE: tl.constexpr, PLACES: tl.constexpr) -> tl.tensor:
+    """Return the drafts [PLACES] of the request whose anchor is there; -1 past the last."""
+    place = tl.arange(0, PLACES)
+    return tl.load(candidates + place + 1, mask=place < WIDE - 1, other=NONE)
+
+
+@triton.jit
+def write_commit(
+    row: tl.tensor,
+    places: tl.tensor,
+    lengths: tl.tensor,
+    broken: tl.tensor,
+    tokens: tl.tensor,
     WIDE: tl.constexpr,
     PLACES: tl.constexpr,
-) -> tl.tensor:
-    """Return accepted, kept, bonus, whether a NaN decides, and the drafts [PLACES], of a request.
+) -> None:
+    """Write what one request commits.
 
-    winners, candidates  where its first slot and its anchor are
+    places   of prefix, correct length, bonus, trim, commit, new length, out tokens and flags
+    lengths  verify length, and accepted drafts before and after the cut
+    broken   a NaN decides
+    tokens   the drafts [PLACES], and the bonus
     """
+    prefix, correct_len, bonuses, trim, commit, new_seq_lens, out_tokens, flags = places
+    length, accepted, kept = lengths
+    draft, bonus = tokens
+    wanted = length > 0
+    sound = tl.where(broken, False, wanted)
+    committed = tl.where(sound, kept + 1, 0)
+    tl.store(correct_len + row, tl.where(sound, kept, 0))
+    tl.store(bonuses + row, tl.where(sound, bonus, NONE))
+    tl.store(trim + row, tl.where(sound, accepted - kept, 0))
+    tl.store(commit + row, committed)
+    tl.store(new_seq_lens + row, tl.load(prefix + row) + committed)
+    tl.store(flags + row, tl.where(broken, wanted, False).to(tl.uint8))
     place = tl.arange(0, PLACES)
-    slot = tl.load(winners + place * rows, mask=place < WIDE, other=order.NOTHING)
-    predicted = order.id_of(slot)
-    draft = tl.load(candidates + place + 1, mask=place < WIDE - 1, other=NONE)
-    accepted = tl.min(tl.where(draft == predicted, PLACES, place))
-    kept = tl.minimum(accepted, tl.maximum(length - 1, 0))
-    bonus = tl.sum(tl.where(place == kept, predicted, 0))
-    spoilt = (order.number_of(slot) == order.MAGNITUDE) & (place <= kept)
-    return accepted, kept, bonus, tl.max(spoilt.to(tl.int32)) > 0, draft
+    written = tl.where(place < committed, tl.where(place == kept, bonus, draft), NONE)
+    tl.store(out_tokens + row * WIDE + place, written, mask=place < WIDE)
 
 
 @triton.jit(do_not_specialize=["rows"])
@@ -67,22 +86,19 @@ def commit_kernel(
     """Write what one request commits, and empty its slots; see `accept_greedy`."""
     row = tl.program_id(0)
     place = tl.arange(0, PLACES)
+    slots = winners + row + place * rows
+    slot = tl.load(slots, mask=place < WIDE, other=order.NOTHING)
+    predicted = order.id_of(slot)
+    draft = drafts_of(candidates + row * WIDE, WIDE, PLACES)
+    accepted = tl.min(tl.where(draft == predicted, PLACES, place))
     length = tl.load(verify_len + row).to(tl.int32)
-    found = outcome(winners + row, candidates + row * WIDE, length, rows, WIDE, PLACES)
-    accepted, kept, bonus, broken, draft = found
-    wanted = length > 0
-    sound = tl.where(broken, False, wanted)
-    committed = tl.where(sound, kept + 1, 0)
-    tl.store(correct_len + row, tl.where(sound, kept, 0))
-    tl.store(bonuses + row, tl.where(sound, bonus, NONE))
-    tl.store(trim + row, tl.where(sound, accepted - kept, 0))
-    tl.store(commit + row, committed)
-    tl.store(new_seq_lens + row, tl.load(prefix + row) + committed)
-    tl.store(flags + row, tl.where(broken, wanted, False).to(tl.uint8))
-    tokens = tl.where(place < committed, tl.where(place == kept, bonus, draft), NONE)
-    tl.store(out_tokens + row * WIDE + place, tokens, mask=place < WIDE)
-    empty = tl.full((PLACES,), order.NOTHING, tl.int64)
-    tl.store(winners + row + place * rows, empty, mask=place < WIDE)
+    kept = tl.minimum(accepted, tl.maximum(length - 1, 0))
+    bonus = tl.sum(tl.where(place == kept, predicted, 0))
+    spoilt = (order.number_of(slot) == order.MAGNITUDE) & (place <= kept)
+    broken = tl.max(spoilt.to(tl.int32)) > 0
+    places = (prefix, correct_len, bonuses, trim, commit, new_seq_lens, out_tokens, flags)
+    write_commit(row, places, (length, accepted, kept), broken, (draft, bonus), WIDE, PLACES)
+    tl.store(slots, tl.full((PLACES,), order.NOTHING, tl.int64), mask=place < WIDE)
 
 
 def accept_greedy(

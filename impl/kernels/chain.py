@@ -31,10 +31,12 @@ class Config:
     warps     of a program
     stages    tiles of w2 in flight
     programs  on one multiprocessor
-    prune     the logarithms of noise are taken only of what may still win
+    prune     the logarithms of noise are taken only of what may still win, where there is more than
+              one turn: in the first, nothing stands yet
     rows      of a product at most: 8, 16, 32 or 64
     registers of a thread at most; 0 leaves it to the compiler
     early     the next tiles are asked for before the arithmetic of this one
+    sort      rows that draw lie together in a program, so that warps of the others draw no noise
     """
 
     wide: int
@@ -45,6 +47,7 @@ class Config:
     rows: int = 64
     registers: int = 0
     early: bool = True
+    sort: bool = False
 
 
 # rows of a program -> config
@@ -99,10 +102,14 @@ def config_for(rows: int, weights: Tensor, *, drawn: bool) -> Config:
     found = SAMPLED_CONFIGS.get(most, CONFIGS[most]) if drawn else CONFIGS[most]
     line = padded_rank(weights.shape[1]) * weights.element_size()
     room = SHARED_BYTES - padded_rows(rows, found.rows) * line
-    wide = found.wide
-    while wide > 16 and (wide * line > room or wide >= 2 * weights.shape[0]):
+    wide, warps = found.wide, found.warps
+    while wide > 16 and wide * line > room:
         wide //= 2
-    return replace(found, wide=wide, stages=max(1, min(found.stages, room // (wide * line))))
+    # A thread keeps as many elements as of a wide tile: what is done once a thread outweighs few.
+    while wide > 16 and wide >= 2 * weights.shape[0]:
+        wide, warps = wide // 2, max(1, warps // 2)
+    stages = max(1, min(found.stages, room // (wide * line)))
+    return replace(found, wide=wide, warps=warps, stages=stages)
 
 
 def power_of_two(size: int) -> int:
@@ -168,6 +175,7 @@ def launch(chain: Chain, slots: Tensor, config: Config | None = None) -> None:
     groups = triton.cdiv(rows, wide_rows)
     room = multiprocessors(chain.w2.device) * shape.programs
     parts = min(tiles, max(1, room // groups))
+    turns = triton.cdiv(tiles, parts)
     kept = chain.base if chain.kept is None else chain.kept
     # Nothing reads the stand-ins of noise that is not there.
     seed_key, block = chain.noise or (chain.anchor, chain.anchor)
@@ -183,11 +191,12 @@ def launch(chain: Chain, slots: Tensor, config: Config | None = None) -> None:
         "RANK": rank,
         "DEPTH": padded_rank(rank),
         "EVEN": vocabulary % shape.wide == 0,
-        "TURNS": triton.cdiv(tiles, parts),
+        "TURNS": turns,
         "STAGES": shape.stages,
         "EARLY": shape.early,
         "DRAWN": chain.drawn,
-        "PRUNE": shape.prune,
+        "SORTED": shape.sort,
+        "PRUNE": shape.prune and turns > 1,
         "KEPT": chain.kept is not None,
         "STEP_TYPE": TYPES[chain.step_dtype],
         "INTERPRETED": INTERPRETED,

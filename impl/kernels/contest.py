@@ -215,10 +215,17 @@ def settle(
     live: tl.tensor,
     vocabulary: tl.tensor,
 ) -> None:
-    """Raise the slots of the rows, [ROWS], by keys that stand and their ids, [ROWS, GROUPS]."""
+    """Raise the slots of the rows, [ROWS], by keys that stand and their ids, [ROWS, GROUPS].
+
+    A program that walks all tiles of its rows is alone with their slots; what stands only grows.
+    """
     stands = order.packed(order.mapped(best), winner)
     top = tl.max(tl.where(winner < vocabulary, stands, order.NOTHING), 1)
-    tl.atomic_max(keys, top, mask=live & (top > order.NOTHING), sem="relaxed")
+    raised = live & (top > order.NOTHING)
+    if tl.num_programs(0) == 1:
+        tl.store(keys, top, mask=raised)
+    else:
+        tl.atomic_max(keys, top, mask=raised, sem="relaxed")
 
 
 @triton.jit

@@ -54,6 +54,15 @@ def best_of(number: tl.tensor, ids: tl.tensor) -> tl.tensor:
 
 
 @triton.jit
+def sorted_places(first: tl.tensor, SIZE: tl.constexpr) -> tl.tensor:
+    """Return the places [SIZE] int32 of a mask, those where it is set first; each kind in order."""
+    place, counted = tl.arange(0, SIZE), first.to(tl.int32)
+    before = tl.cumsum(counted) - counted
+    goes = tl.where(first, before, tl.sum(counted) + place - before)
+    return tl.sum(tl.where(goes[None, :] == place[:, None], place[None, :], 0), 1)
+
+
+@triton.jit
 def number_of(slot: tl.tensor) -> tl.tensor:
     """Return the number of a packed slot."""
     return (slot >> 32).to(tl.int32)
@@ -128,7 +137,8 @@ def finish_kernel(
     tl.store(flags + row.to(tl.int64) * flags_row + step, found, mask=live)
     empty = tl.full((WIDE,), NOTHING, tl.int64)
     tl.store(keys, empty, mask=live)
-    tl.store(edges, empty, mask=live)
+    # Edges are few, and most of them are empty as they are.
+    tl.store(edges, empty, mask=live & (edge != NOTHING))
     if COUNTS:
         if tl.program_id(0) == 0:
             tl.store(block, tl.load(block) + 1)

@@ -8,7 +8,9 @@ Liberties:
    not a tile, and half of the second and third too; the words are the same.
 2. u = (bits + 1/2) 2**-32, rounded once. The upper 24 bits are exact in float32, and so are the
    lower 8 plus one half, so that their sum is the one rounding. No float64 is touched.
-3. Both logarithms are one polynomial: x = 2**k (1 + m) with m in [-1/4, 1/2), where log(1 + m) is
+3. A warp of rows that draw nothing leaves out the other rounds: one vote and one branch, PTX. It
+   says what the function beside it says, and leaves words that are all ones, which prune best.
+4. Both logarithms are one polynomial: x = 2**k (1 + m) with m in [-1/4, 1/2), where log(1 + m) is
    m - m**2 / 2 + ... Of log1p the argument is scaled before 1 is added, so a small u keeps all its
    bits. Neither meets zero, infinity or a subnormal: u lies in [2**-33, 1 - 2**-24].
 """
@@ -24,7 +26,8 @@ SERIES = (
     *(-1.66416913e-1, 1.44911110e-1, -1.32279143e-1, 1.05529785e-1, -4.54559326e-2),
 )
 C0, C1, C2, C3, C4, C5, C6, C7, C8 = (tl.constexpr(each) for each in SERIES)
-ROUNDS = tl.constexpr(10)
+# Rounds in all, and those whose operands are lines or columns for a part.
+ROUNDS, SHARED = tl.constexpr(10), tl.constexpr(2)
 MULTIPLY_EVEN, MULTIPLY_ODD = tl.constexpr(0xD2511F53), tl.constexpr(0xCD9E8D57)
 BUMP_LOW, BUMP_HIGH = tl.constexpr(0x9E3779B9), tl.constexpr(0xBB67AE85)
 UNIT = tl.constexpr(2.0**-32)
@@ -37,35 +40,87 @@ HIDDEN_BIT = tl.constexpr(2.0**-23)
 
 @triton.jit
 def philox(
-    c0: tl.tensor, c1: tl.tensor, c2: tl.tensor, c3: tl.tensor, k0: tl.tensor, k1: tl.tensor
+    c0: tl.tensor,
+    c1: tl.tensor,
+    c2: tl.tensor,
+    c3: tl.tensor,
+    k0: tl.tensor,
+    k1: tl.tensor,
+    COUNT: tl.constexpr = ROUNDS,
 ) -> tl.tensor:
-    """Return the four words of counters and key, all uint32, of shapes that broadcast."""
-    for _ in tl.static_range(ROUNDS):
-        even_high, even_low = tl.umulhi(c0, MULTIPLY_EVEN), c0 * MULTIPLY_EVEN
-        odd_high, odd_low = tl.umulhi(c2, MULTIPLY_ODD), c2 * MULTIPLY_ODD
+    """Return the four words of counters and key, all uint32, of shapes that broadcast.
+
+    COUNT  rounds
+    """
+    for _ in tl.static_range(COUNT):
+        even, odd = c0.to(tl.uint64) * MULTIPLY_EVEN, c2.to(tl.uint64) * MULTIPLY_ODD
+        even_high, even_low = (even >> 32).to(tl.uint32), even.to(tl.uint32)
+        odd_high, odd_low = (odd >> 32).to(tl.uint32), odd.to(tl.uint32)
         c0, c1 = odd_high ^ c1 ^ k0, odd_low
         c2, c3 = even_high ^ c3 ^ k1, even_low
         k0, k1 = k0 + BUMP_LOW, k1 + BUMP_HIGH
     return c0, c1, c2, c3
 
 
+def _rest_text() -> str:
+    # $0 to $3 words; $4 temperature, $5 to $8 counters, from $9 on keys; see `words_of_tile`.
+    lines = [f"mov.b32 ${i}, 0xFFFFFFFF" for i in range(4)]
+    lines += ["setp.gt.f32 p, $4, 0f00000000", "vote.sync.any.pred p, p, 0xFFFFFFFF"]
+    lines += ["@!p bra.uni NONE"]
+    lines += [f"mov.b32 ${i}, ${5 + i}" for i in range(4)]
+    for i in range(9, 9 + 2 * (ROUNDS.value - SHARED.value), 2):
+        lines += [f"mul.wide.u32 x, $0, {MULTIPLY_EVEN.value:#x}"]
+        lines += [f"mul.wide.u32 y, $2, {MULTIPLY_ODD.value:#x}", "mov.b64 {a, h}, y"]
+        lines += ["xor.b32 h, h, $1", f"xor.b32 $0, h, ${i}", "mov.b32 $1, a", "mov.b64 {a, h}, x"]
+        lines += ["xor.b32 h, h, $3", f"xor.b32 $2, h, ${i + 1}", "mov.b32 $3, a"]
+    registers = [".reg .pred p", ".reg .b32 a, h", ".reg .b64 x, y"]
+    return "{ " + " ".join(f"{x};" for x in [*registers, *lines]) + " NONE: }"
+
+
+REST = tl.constexpr(_rest_text())
+REST_CONSTRAINTS = tl.constexpr(
+    "=&r,=&r,=&r,=&r,f" + ",r" * (4 + 2 * (ROUNDS.value - SHARED.value))
+)
+
+
 @triton.jit
 def words_of_tile(
     first: tl.tensor,
     rows: tl.tensor,
-    step: tl.tensor,
-    block: tl.tensor,
-    k0: tl.tensor,
-    k1: tl.tensor,
+    temperature: tl.tensor,
+    counts: tl.tensor,
+    key: tl.tensor,
+    INTERPRETED: tl.constexpr,
 ) -> tl.tensor:
     """Return the words, each [ROWS, GROUPS] uint32, of the first and the next three ids.
 
-    first [ROWS, GROUPS] int32, multiples of 4; rows [ROWS] int32; step int32; block int64;
-    k0, k1 uint32
+    first [ROWS, GROUPS] int32, multiples of 4; rows [ROWS] int32
+    temperature  [ROWS]: a row that draws has one above 0, and words of other rows may be any
+    counts, key  step int32 and block int64; two words uint32
     """
+    step, block = counts
+    k0, k1 = key
     group = first.to(tl.uint32) >> 2
-    c1, c2 = rows.to(tl.uint32)[:, None], step.to(tl.uint32)
-    return philox(group, c1, c2, block.to(tl.uint32), k0, k1)
+    c1, c2, c3 = rows.to(tl.uint32)[:, None], step.to(tl.uint32), block.to(tl.uint32)
+    c0, c1, c2, c3 = philox(group, c1, c2, c3, k0, k1, SHARED)
+    for _ in tl.static_range(SHARED):
+        k0, k1 = k0 + BUMP_LOW, k1 + BUMP_HIGH
+    if INTERPRETED:
+        words = philox(c0, c1, c2, c3, k0, k1, ROUNDS - SHARED)
+    else:
+        keys = (k0, k1)
+        for _ in tl.static_range(ROUNDS - SHARED - 1):
+            k0, k1 = k0 + BUMP_LOW, k1 + BUMP_HIGH
+            keys = keys + (k0, k1)  # type: ignore[assignment]  # noqa: RUF005  (nothing is starred)
+        words = tl.inline_asm_elementwise(
+            REST,
+            REST_CONSTRAINTS,
+            (temperature[:, None], c0, c1, c2, c3) + keys,  # noqa: RUF005  (as above)
+            dtype=(tl.uint32, tl.uint32, tl.uint32, tl.uint32),
+            is_pure=True,
+            pack=1,
+        )
+    return words
 
 
 @triton.jit

@@ -21,8 +21,8 @@ Liberties:
    of summation, the whole rank in one dot, and a row has the same bits in every batch.
 4. The product is turned, and split into the four neighbours of a group, so that elements lie as
    base and kept logits and the words of Philox do: one exchange of 16 bits an element in a turn.
-5. In the interpreter bfloat16 is rounded by integers and multiplied as float32, since its casts
-   truncate and its products of 16-bit numbers are those of integers.
+5. Rows may lie in another order within a program: those that draw first, so that whole warps of the
+   others leave out the noise. A row has the same bits wherever it lies.
 """
 
 import triton
@@ -31,25 +31,9 @@ import triton.language as tl
 from . import order
 from .contest import INFINITY, STEEP, beside, bounded, challenged, contest, quarters, seen, settle
 from .philox import words_of_tile
+from .rounding import rounded, widened
 
 LOG2E = tl.constexpr(1.4426950408889634)
-
-
-@triton.jit
-def rounded(values: tl.tensor, dtype: tl.constexpr, INTERPRETED: tl.constexpr) -> tl.tensor:
-    """Round float32 values to the nearest number of a dtype, ties to even."""
-    if INTERPRETED and dtype == tl.bfloat16:
-        bits = values.to(tl.uint32, bitcast=True)
-        even = bits + 0x7FFF + ((bits >> 16) & 1)
-        quiet = tl.where(values != values, 0x7FC00000, even) & 0xFFFF0000
-        values = quiet.to(tl.float32, bitcast=True)
-    return values.to(dtype)
-
-
-@triton.jit
-def widened(values: tl.tensor) -> tl.tensor:
-    """Return values as float32."""
-    return values.to(tl.float32)
 
 
 @triton.jit
@@ -116,7 +100,7 @@ def attended(
     if NOISE:
         k0, k1, counted, slope, scale = noise
         near = beside(head, winner, INTERPRETED)
-        words = words_of_tile(near, row, step, counted, k0, k1)
+        words = words_of_tile(near, row, temperature, (step, counted), (k0, k1), INTERPRETED)
         constant = tl.full((ROWS,), INFINITY, tl.float32)
         if PRUNE:
             # By now every program has had its first tile; later turns look one turn ahead.
@@ -243,6 +227,7 @@ def step_kernel(
     STAGES: tl.constexpr,
     EARLY: tl.constexpr,
     DRAWN: tl.constexpr,
+    SORTED: tl.constexpr,
     PRUNE: tl.constexpr,
     KEPT: tl.constexpr,
     STEP_TYPE: tl.constexpr,
@@ -251,6 +236,9 @@ def step_kernel(
     """One step of all rows; see `launch_step` for the arguments."""
     weight_type: tl.constexpr = w2.dtype.element_ty
     row = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
+    if DRAWN and SORTED:
+        draws = tl.load(greedy + row, mask=row < rows, other=1) == 0
+        row = tl.program_id(1) * ROWS + order.sorted_places(draws, ROWS)
     live = row < rows
     depth = tl.arange(0, DEPTH)
     previous = order.previous_tokens(winners, anchor, anchor_row, row, rows, drafts, step)

@@ -5,6 +5,7 @@ With a head the whole block runs.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import torch
@@ -68,17 +69,21 @@ def ours(
 
 
 def dflash(
-    case: Case, weight: Tensor, hidden: Tensor, stages: str = "torch"
+    case: Case, weight: Tensor, hidden: Tensor, stages: str = "torch", *, stored: bool = False
 ) -> tuple[Variant, Variant]:
     """The block without a bias: head and argmax, eager and folded.
 
     hidden [B, K + 1, D] bf16: row 0 predicts nothing
+    stored no arrow stands for both: the logits of few rows are written and read too
     """
     around = _around(weight.device, stages, case, given=False, dialect="counter")
+    if stored:
+        around = replace(around, restage=_stored)
     plan = _plan(case, weight, from_anchor=False)
     tail = _built(lambda: build_dflash_sampler(plan, BorrowedHead(weight), around))
     tail.buffers["hidden"].copy_(hidden)
-    return _pair(tail, None, f"ours {stages}", "own")
+    name = f"ours {stages}, stored" if stored else f"ours {stages}"
+    return _pair(tail, None, name, "own")
 
 
 def _plan(case: Case, like: Tensor, *, from_anchor: bool = True) -> Plan:
@@ -108,6 +113,10 @@ def _unchanged(stages: Stages) -> Stages:
 
 def _as_given(stages: Stages) -> Stages:
     return stages._replace(logits=_keep)
+
+
+def _stored(stages: Stages) -> Stages:
+    return stages._replace(output=None)
 
 
 def _keep(head: OutputHead, hidden: Tensor, out: Tensor) -> None:

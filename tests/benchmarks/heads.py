@@ -37,9 +37,11 @@ def plain(case: Case, hidden: Tensor, weight: Tensor) -> list[Variant]:
     ]
 
 
-def folded(case: Case, hidden: Tensor, weight: Tensor, stages: str) -> list[Variant]:
-    """Our block in a graph."""
-    return [dflash(case, weight, hidden, stages)[1]]
+def folded(
+    case: Case, hidden: Tensor, weight: Tensor, stages: str, *, stored: bool = False
+) -> list[Variant]:
+    """Our block in a graph; `stored` writes the logits of few rows too."""
+    return [dflash(case, weight, hidden, stages, stored=stored)[1]]
 
 
 def builders(case: Case, hidden: Tensor, weight: Tensor) -> dict[str, Callable[[], list[Variant]]]:
@@ -48,6 +50,7 @@ def builders(case: Case, hidden: Tensor, weight: Tensor) -> dict[str, Callable[[
         "torch argmax": partial(plain, case, hidden, weight),
         "ours torch": partial(folded, case, hidden, weight, "torch"),
         "ours triton": partial(folded, case, hidden, weight, "triton"),
+        "ours triton, stored": partial(folded, case, hidden, weight, "triton", stored=True),
     }
 
 

@@ -11,7 +11,7 @@ import argparse
 import json
 import statistics
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import torch
@@ -34,12 +34,16 @@ CANDIDATES: dict[int, tuple[Config, ...]] = {
         CONFIGS[16],
         Config(64, 4, 3, 3, rows=8, early=False),
         Config(64, 4, 3, 2, prune=False),
+        replace(CONFIGS[8], sort=True),
+        replace(CONFIGS[16], sort=True),
     ),
     32: (
         CONFIGS[32],
         Config(64, 4, 2, 2),
         Config(64, 8, 3, 1, early=False),
         Config(64, 8, 2, 2, prune=False),
+        replace(CONFIGS[32], sort=True),
+        Config(64, 4, 2, 2, sort=True),
     ),
     64: (
         CONFIGS[64],
@@ -48,6 +52,8 @@ CANDIDATES: dict[int, tuple[Config, ...]] = {
         Config(32, 4, 3, 3, early=False),
         Config(64, 8, 2, 2, rows=32),
         Config(64, 8, 3, 1, prune=False),
+        replace(CONFIGS[64], sort=True),
+        Config(128, 16, 2, 1, sort=True),
     ),
 }
 KEPT_BEST = 3

@@ -59,7 +59,7 @@ def chain_builds(problem: Problem) -> dict[str, Build]:
 
 def absent(name: str) -> str:
     """Why an implementation of the chain is not here, or nothing."""
-    if name == "ours triton":
+    if name.startswith("ours triton"):
         try:
             device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
             stages_for("triton", "counter", "sampled", site=Site(device, recorded=True))

@@ -195,6 +195,16 @@ def test_counts_of_another_law_are_wrong() -> None:
     assert statistic > degrees + counting.SIGMAS * (2 * degrees) ** 0.5
 
 
+def test_tokens_are_counted_by_step() -> None:
+    """As a plain loop counts them, onto what is there."""
+    tokens = torch.randint(0, 16, (500, 3), generator=torch.Generator().manual_seed(1))
+    counts = torch.ones(3, 16, dtype=torch.int64)
+    counting.count(tokens, counts)
+    assert counts.tolist() == [
+        [1 + column.count(token) for token in range(16)] for column in tokens.t().tolist()
+    ]
+
+
 def test_a_head_with_a_wrong_draft_is_seen() -> None:
     """The smallest logit is no winner."""
     case = Case(64, 2, 2, hidden=16)

@@ -23,7 +23,7 @@ CHAINS = ("ours torch", "ours torch race", "ours triton", "SGLang", "FlashInfer"
 COMPILED = "torch.compile"
 # The compiler imports modules of torch's own that are deprecated.
 QUIET = pytest.mark.filterwarnings("ignore:.*torch.jit.script_method:DeprecationWarning")
-HEADS = ("ours torch", "ours triton", "torch argmax")
+HEADS = ("ours torch", "ours triton", "ours triton, stored", "torch argmax")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -140,11 +140,12 @@ TABLE = {
     "impl/acceptance.py": "torch .residual",
     "impl/target.py": "torch .acceptance",
     "impl/epilogue.py": "torch .shapes .acceptance .buffers .runner .stages .target .graph.engine",
-    "impl/acceptor.py": "torch .gate .noise .acceptance .claim .coins .epilogue .filters .target",
+    "impl/acceptor.py": "torch .gate .noise .acceptance .claim .coins .epilogue .filters .stages "
+    ".target",
     "impl/shards.py": "torch torch.distributed .choice",
     "impl/ranks.py": "torch .gate .shapes .buffers .stages .draft .shards .logits .bias .noise",
     "impl/gate.py": "",
-    "impl/fused.py": "torch .acceptance .bias .buffers .noise .kernels.*",
+    "impl/fused.py": "torch .acceptance .bias .buffers .logits .noise .kernels.*",
     "impl/stages.py": "torch .logits .bias .noise .choice .confidence .acceptance .fused",
     "impl/draft.py": "torch .shapes .buffers .stages .shards .logits .bias .noise .confidence",
     "impl/plan.py": "torch .confidence .config .shards .stages",
@@ -178,10 +179,15 @@ TABLE = {
     "impl/kernels/philox.py": "triton",
     "impl/kernels/order.py": "triton",
     "impl/kernels/contest.py": "triton .kernels.order .kernels.philox",
-    "impl/kernels/step.py": "triton .kernels.contest .kernels.order .kernels.philox",
+    "impl/kernels/rounding.py": "triton",
+    "impl/kernels/step.py": "triton .kernels.contest .kernels.order .kernels.philox "
+    ".kernels.rounding",
     "impl/kernels/chain.py": "torch triton .kernels.order .kernels.step",
     "impl/kernels/acceptance.py": "torch triton .kernels.order .kernels.chain .kernels.head",
-    "impl/kernels/head.py": "torch triton .kernels.order .kernels.chain .kernels.step",
+    "impl/kernels/residual.py": "triton",
+    "impl/kernels/rejection.py": "torch triton .kernels.acceptance .kernels.chain "
+    ".kernels.residual",
+    "impl/kernels/head.py": "torch triton .kernels.order .kernels.chain .kernels.rounding",
 }
 
 # Who may name a third party at all; every other project file may not. (The table is narrower for

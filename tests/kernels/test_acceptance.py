@@ -7,9 +7,9 @@ import torch
 
 pytest.importorskip("triton", reason="triton is not installed, so no kernel can be tested")
 
-from impl.acceptance import Commit, accept_greedy
-from impl.fused import Site, SplitAccept
-from impl.stages import accept_for
+from impl.acceptance import RULES, Commit, accept_greedy
+from impl.fused import SampledAccept, Site, SplitAccept
+from impl.stages import Accepts, accepts_for
 
 from .chains import DEVICE, INF, NAN
 
@@ -50,7 +50,12 @@ def test_a_commit_is_that_of_torch() -> None:
 
 
 def test_it_is_taken_where_kernels_run() -> None:
-    """Torch elsewhere, and when it is asked for."""
-    assert isinstance(accept_for("triton", Site(DEVICE)), SplitAccept)
-    assert accept_for("torch", Site(DEVICE)) is accept_greedy
-    assert accept_for("auto", Site(torch.device("cpu"))) is accept_greedy
+    """Torch elsewhere, and when it is asked for; the set says which it is, and why."""
+    found = accepts_for("triton", Site(DEVICE))
+    assert isinstance(found.greedy, SplitAccept)
+    assert all(isinstance(rule, SampledAccept) for rule in found.rules.values())
+    assert found.chosen.startswith("triton")
+    assert accepts_for("torch", Site(DEVICE)) == Accepts(accept_greedy, RULES, "torch")
+    auto = accepts_for("auto", Site(torch.device("cpu")))
+    assert (auto.greedy, auto.rules) == (accept_greedy, RULES)
+    assert auto.chosen == "torch: the device is cpu"

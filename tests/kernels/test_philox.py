@@ -1,15 +1,27 @@
 """Counter noise of the kernels: known words, both ends of the uniform, accurate logarithms."""
 
+import numpy as np
 import pytest
 import torch
 
 triton = pytest.importorskip("triton", reason="triton is not installed, so no kernel can be tested")
 tl = triton.language
 
-from impl.kernels.philox import exponential, log_exponential, philox, uniform  # noqa: E402
+from impl.kernels.philox import (  # noqa: E402
+    BUMP_HIGH,
+    BUMP_LOW,
+    REST,
+    ROUNDS,
+    SHARED,
+    exponential,
+    log_exponential,
+    philox,
+    uniform,
+)
 from oracle.judge.margin import ARITHMETIC, UNIT  # noqa: E402
 
 from .chains import DEVICE  # noqa: E402
+from .ptx import Reader  # noqa: E402
 
 ONES = 2**32 - 1
 # Philox4x32-10 of counter and key all zero, all one, and the digits of pi, as Random123 lists them.
@@ -62,6 +74,29 @@ def test_words_are_those_of_random123(given: tuple[int, ...], wanted: tuple[int,
     out = torch.zeros(4, dtype=torch.int64, device=DEVICE)
     words_kernel[(1,)](torch.tensor(given, device=DEVICE), out)
     assert tuple(out.tolist()) == wanted
+
+
+@pytest.mark.parametrize(("given", "wanted"), KNOWN.items())
+def test_the_text_of_the_last_rounds_says_what_the_function_says(
+    given: tuple[int, ...], wanted: tuple[int, ...]
+) -> None:
+    """Of a row that draws; the words of one that draws nothing are all ones."""
+    *state, low, high = given
+    keys = [
+        (key + turn * bump) % 2**32
+        for turn in range(ROUNDS.value)
+        for key, bump in ((low, BUMP_LOW.value), (high, BUMP_HIGH.value))
+    ]
+    for turn in range(SHARED.value):
+        even, odd = state[0] * 0xD2511F53, state[2] * 0xCD9E8D57
+        one, other = (odd >> 32) ^ state[1], (even >> 32) ^ state[3]
+        state = [one ^ keys[2 * turn], odd % 2**32, other ^ keys[2 * turn + 1], even % 2**32]
+    heat = np.array([0.8, -1.0], np.float32).view(np.uint32)
+    words = [np.full(2, word, np.uint32) for word in (*state, *keys[2 * SHARED.value :])]
+    reader = Reader({"$4": heat, **{f"${5 + i}": word for i, word in enumerate(words)}}, 2)
+    reader.run(REST.value)
+    found = [reader.held[f"${i}"].tolist() for i in range(4)]
+    assert found == [[word, ONES] for word in wanted]
 
 
 def test_the_uniform_is_open_at_both_ends_and_rounded_once() -> None:
