@@ -134,6 +134,8 @@ def test_an_unknown_rule_over_ranks_is_an_error(family: str) -> None:
         ("dspark", {"has_base_logits": False}, "no base logits"),
         ("dspark", {"has_base_logits": False, "has_markov_head": False}, "no base logits"),
         ("dflash", {"has_base_logits": False}, "folded"),
+        ("dflash", {"vocabulary": 0}, "empty vocabulary"),
+        ("dspark", {"vocabulary": 1}, "folded"),
     ],
 )
 def test_rows_of_one_family_leave_the_other_alone(

@@ -47,6 +47,9 @@ def test_stage_one_is_put_together_from_three_tests() -> None:
     assert found.exact.tilt == bank.smallest_tilt(known, LAW, 10_000, len(values), ALARM / 2)
     assert found.exact.mass == scan.smallest_mass(LAW, 10_000, ALARM / 2)
     assert (found.exact.alarm, found.exact.complaint, found.complaint) == (ALARM, "", "")
+    again = goodness.bank_of(table)
+    assert [one.name for one in again] == [one.name for one in known]
+    assert np.array_equal(bank.log_values(COUNTS, again), bank.log_values(COUNTS, known))
     second = goodness.judge(table, 2, ALARM)
     assert (second.exact, second.fit.level, second.complaint) == (None, 1e-6, "")
     assert second.blurred == significance.smallest_tilt(pools, present, 1e-6, weights=weights)
@@ -148,7 +151,35 @@ def test_the_draws_that_a_plan_asks_for() -> None:
         ]
         assert seen[0] <= 0.02 < seen[1]
     assert goodness.draws_for([LAW], 0.4, ALARM) == 2**14
+
+
+def test_the_steps_of_a_plan() -> None:
+    """Four times the draws at most, 2 % more at least, else the square of what is lacking."""
+    known = bank.members(goodness.conditional(LAW)[1])
+
+    def seen(draws: int) -> float:
+        return bank.smallest_tilt(known, LAW, draws, len(known) + 1, ALARM / 2)
+
+    steps = [2**14]
+    while seen(steps[-1]) > 0.004:
+        lacking = (seen(steps[-1]) / 0.004) ** 2
+        steps.append(math.ceil(steps[-1] * min(4.0, max(1.02, lacking))))
+    assert steps[1] == 2**16
+    assert goodness.draws_for([LAW], 0.004, ALARM) == steps[-1]
+    # Seen just so is seen.
+    assert goodness.draws_for([LAW], seen(2**14), ALARM) == 2**14
+    # The exact table averages one value more than the bank has.
+    without = bank.smallest_tilt(known, LAW, 2**14, len(known), ALARM / 2)
+    assert without < seen(2**14)
+    assert goodness.draws_for([LAW], without, ALARM) > 2**14
+
+
+def test_a_plan_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error that no affordable number of draws shows."""
     with pytest.raises(
         ValueError, match=r"^an error of 0\.02 in T is out of reach, required: a law"
     ):
         goodness.draws_for([np.full((1, 4), 0.25)], 0.02, ALARM)
+    monkeypatch.setattr(goodness, "DRAWS_MAX", 2**14)
+    with pytest.raises(ValueError, match=r"^an error of 0\.4 in T is out of reach"):
+        goodness.draws_for([LAW], 0.4, ALARM)

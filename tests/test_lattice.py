@@ -78,7 +78,9 @@ def test_a_million_honest_values_pass_and_show_their_own_grid(own: Lattice, draw
     assert lattice.on_grid(tally, own.grid or 30) == bool(own.grid)
 
 
-@pytest.mark.parametrize(("bits", "values"), [(16, 1000), (24, 1000), (31, 300_000)])
+@pytest.mark.parametrize(
+    ("bits", "values"), [(8, 100), (13, 100), (16, 1000), (24, 1000), (31, 300_000)]
+)
 def test_a_planted_grid_is_found_and_named(bits: int, values: int) -> None:
     """At the stated numbers of values, in 19 of 20 samples or more, and as the grid it is."""
     assert lattice.values_needed(lambda n: lattice.finest_grid(n, ALARM) >= bits) <= values

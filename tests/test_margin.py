@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+import torch
 
 from oracle.judge import margin
 from oracle.judge.margin import SMALLEST_NORMAL, UNIT, Arithmetic
@@ -16,9 +17,44 @@ EXACT = Arithmetic(1.0, 2.0, 3.0, 5.0)
 )
 def test_the_spacing_of_each_dtype(dtype: str, bits: int, least: int) -> None:
     """One ulp at one, below and above it, on either side of zero, and among subnormals."""
-    values = np.array([1.0, -1.0, 1.99, 2.0, 0.75, 2.0**least])
-    expected = [2.0**-bits] * 3 + [2.0 ** (1 - bits), 2.0 ** (-1 - bits), 2.0**least]
+    values = np.array([1.0, -1.0, 1.99, 2.0, 0.75, 2.0**least, 0.0, -0.0])
+    expected = [2.0**-bits] * 3 + [2.0 ** (1 - bits), 2.0 ** (-1 - bits)] + [2.0**least] * 3
     assert margin.spacing(values, dtype).tolist() == expected
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_two_roundings_lie_within_the_bound_of_the_stored(dtype: torch.dtype) -> None:
+    """Around zero, powers of two and subnormals, and where the deviation exceeds the value."""
+    source = np.random.default_rng(5)
+    size = 20_000
+    least = np.log2(float(torch.finfo(dtype).tiny))
+    deviation = 2.0 ** source.uniform(least - 12, 6, size)
+    power = 2.0 ** source.integers(-8, 8, size).astype(np.float64)
+    shares = source.uniform(-2, 2, size) * deviation
+    x = source.choice([-1.0, 1.0], size) * (source.choice([0.0, 1.0], size) * power + shares)
+    x[::5] = 0.0
+    y = x + source.choice([-1.0, 1.0, 0.5], size) * deviation
+    rounded_x, rounded_y = (torch.from_numpy(z).to(dtype).double().numpy() for z in (x, y))
+    name = str(dtype).removeprefix("torch.")
+    apart = np.abs(rounded_y - rounded_x)
+    for values in (x, rounded_x):
+        bound = margin.stored(values, deviation, name)
+        assert (apart <= bound).all()
+        assert (apart / bound).max() > 0.9
+    far = margin.stored(np.array([math.nan, math.inf]), np.array([0.0, 0.75]), "bfloat16")
+    assert far.tolist() == [2.0**-133, 0.75 + 2.0**-8]
+
+
+def test_a_bound_at_zero_is_no_wider_than_what_is_inherited() -> None:
+    """Terms that cancel leave their own roundings; terms that are zero leave nothing."""
+    hidden = margin.factor(np.array([[1 / 3, 1 / 3], [0.0, 0.0]]))
+    weight = margin.factor(np.array([[0.3, -0.3]]))
+    bound = margin.product(hidden, weight, "bfloat16")
+    growth = 2 * UNIT / (1 - 2 * UNIT) * 0.2
+    assert bound[0, 0] == pytest.approx(growth * (1 + 2.0**-7), rel=2.0**-8)
+    assert bound[1, 0] == 0.0
+    step = margin.step(np.array([2.0**-20]), np.zeros(1), np.zeros(1), "bfloat16")
+    assert step.tolist() == [2.0**-20 * (1 + 2.0**-23 + 2.0**-7)]
 
 
 def test_the_grid_of_values_is_their_largest_common_power() -> None:

@@ -39,6 +39,15 @@ def test_the_bound_is_chernoffs() -> None:
     assert found == pytest.approx(expected, rel=1e-12)
 
 
+def test_a_tail_too_thin_for_a_double_is_bounded() -> None:
+    """Chernoff's bound stands in where the tail itself would be zero, and only there."""
+    seen, law = np.array([0, 10_000, 4990]), np.full(3, 0.5)
+    logs = scan.log_tails(seen, 10_000, law)
+    assert logs[:2] == pytest.approx([10_001 * -math.log(2) + 2 * math.log(2)] * 2, rel=1e-12)
+    assert logs[2] > scan.bound(seen, 10_000, law)[2] - 1
+    assert logs[2] == pytest.approx(math.log(2 * stats.binom.cdf(4990, 10_000, 0.5)), rel=1e-9)
+
+
 def test_one_level_is_judged_interval_by_interval() -> None:
     """The most striking of two halves, with all that is looked at besides."""
     one = scan.strangest(LAW, COUNTS, np.array([0, 1, 2, 3, 4]), 5)
@@ -87,12 +96,31 @@ def test_a_finding_is_the_most_striking_of_all_levels_and_orders() -> None:
     assert found.log_p == pytest.approx(log_p, rel=1e-9)
     assert math.log(found.adjusted) == pytest.approx(log_p + math.log(2 * 3 * 2), rel=1e-9)
     # The alarm probability itself is enough, and a certain count is no news.
+    log_adjusted = found.log_p + math.log(2 * 3 * 2)
+    assert math.log(math.exp(log_adjusted)) == log_adjusted
+    assert scan.scan(law, counts, math.exp(log_adjusted)).rejects
     assert scan.scan(law, counts, found.adjusted * (1 + 1e-9)).rejects
     assert not scan.scan(law, counts, found.adjusted * (1 - 1e-9)).rejects
     even = scan.scan(np.array([0.5, 0.5]), np.array([1, 1]), 0.5)
     assert (even.rejects, even.adjusted, even.order) == (False, 1.0, "id")
     single = scan.scan(np.array([0.5, 0.5]), np.array([1, 0]), 0.5)
     assert single.observed in (0, 1)
+
+
+def test_the_cells_of_a_finding_are_those_of_its_interval() -> None:
+    """Also where other cells follow."""
+    found = scan.scan(np.full(4, 0.25), np.array([0, 100, 100, 100]), 1e-6)
+    assert (found.order, found.first, found.last, found.cells) == ("id", 0, 0, (0,))
+
+
+@pytest.mark.parametrize(
+    ("cells", "counts", "said"),
+    [(1, [7], "7 draws over 1 cells"), (3, [0, 0, 0], "0 draws over 3 cells")],
+)
+def test_nothing_to_scan_is_an_error(cells: int, counts: list[int], said: str) -> None:
+    """A law of one cell says nothing, and neither do no draws."""
+    with pytest.raises(ValueError, match=f"^{said}, required: 1 over 2 or more$"):
+        scan.scan(np.full(cells, 1 / cells), np.array(counts), 1e-6)
 
 
 def test_what_cannot_be_is_told_as_1e_300() -> None:
@@ -120,3 +148,25 @@ def test_the_smallest_mass_is_where_a_loss_just_shows() -> None:
         assert lead(0.999 * mass) > 0 > lead(1.001 * mass)
     assert scan.smallest_mass(law, 20, alarm) == math.inf
     assert 0.1 < scan.smallest_mass(np.full(2, 0.5), 60, 1e-4) < 0.5
+
+
+def test_a_mass_is_as_exact_as_it_is_small() -> None:
+    """Of 2^40 draws a loss of 3e-11 shows, to a part in a thousand."""
+    n, alarm = 2**40, 1e-9
+    mass = scan.smallest_mass(np.full(64, 1 / 64), n, alarm)
+    goal = math.log(alarm / (2 * 64 * 6 * 2))
+    most = stats.binom.isf(0.025, n, 1e-3 * mass)
+    assert (
+        stats.binom.logcdf(most, n, 0.999 * mass) > goal > stats.binom.logcdf(most, n, 1.001 * mass)
+    )
+
+
+def test_the_largest_mass_that_is_stated_is_a_half() -> None:
+    """The alarm probability at which a lost half just shows; a smaller one shows nothing."""
+    pair, n = np.full(2, 0.5), 60
+    most = stats.binom.isf(0.025, n, 1e-3 * 0.5)
+    log_p = float(stats.binom.logcdf(most, n, 0.5))
+    alarm = 8 * math.exp(log_p)
+    assert math.log(alarm / 8) == log_p
+    assert scan.smallest_mass(pair, n, alarm) == 0.5
+    assert scan.smallest_mass(pair, n, alarm / 2) == math.inf

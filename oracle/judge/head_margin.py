@@ -6,7 +6,7 @@ at most 1/4 and tanh at most 1, and both stay below 1 in magnitude.
 
 import numpy as np
 
-from .margin import UNIT, Factor, Floats, factor, finite, product, spacing
+from .margin import UNIT, Factor, Floats, spacing, stored
 
 FUNCTION = 4 * UNIT
 
@@ -15,19 +15,17 @@ def affine_bound(inputs: Floats, deviation: Floats, w3: Floats, b3: Floats, dtyp
     """Bound on w3 x + b3 in `dtype`, given a bound on x: inputs, deviation [..., n]."""
     terms = w3.shape[1] + 1
     growth = terms * UNIT / (1 - terms * UNIT)
-    magnitude = np.abs(inputs) @ np.abs(w3).T + np.abs(b3)
-    exact = inputs @ w3.T + b3
-    bound = growth * magnitude + deviation @ np.abs(w3).T + spacing(finite(exact), dtype)
-    return np.asarray(bound, dtype=np.float64)
+    magnitude = (np.abs(inputs) + deviation) @ np.abs(w3).T + np.abs(b3)
+    return stored(inputs @ w3.T + b3, growth * magnitude + deviation @ np.abs(w3).T, dtype)
 
 
 def projected_bound(values: Floats, deviation: Floats, w2: Factor, dtype: str) -> Floats:
     """Bound on w2 v in `dtype`, given a bound on v: values, deviation [..., R]."""
-    flat = values.reshape(-1, values.shape[-1])
-    rounded = product(factor(flat), w2, dtype)
-    inherited = deviation.reshape(flat.shape) @ w2.magnitudes.T
-    last_place = spacing(finite(flat @ w2.values.T), dtype)
-    return (rounded + inherited + last_place).reshape(*values.shape[:-1], len(w2.values))
+    terms = w2.values.shape[1]
+    growth = terms * UNIT / (1 - terms * UNIT)
+    inherited = deviation @ w2.magnitudes.T
+    accumulated = growth * (np.abs(values) @ w2.magnitudes.T + inherited)
+    return stored(values @ w2.values.T, accumulated + inherited, dtype)
 
 
 def gated_bound(
@@ -46,7 +44,7 @@ def gated_bound(
     gate = logit / 4 + FUNCTION + spacing(np.ones(1), embedded_dtype)
     weight = 1 / (1 + np.exp(-(joined @ w3.T + b3)))
     values = weight * embedded
-    deviation = gate * np.abs(embedded) + spacing(finite(values), embedded_dtype)
+    deviation = stored(values, gate * np.abs(embedded), embedded_dtype)
     return projected_bound(values, deviation, w2, dtype)
 
 

@@ -61,8 +61,9 @@ class Lattice:
         """How often a value of this lattice lies on the grid 2^-grid; never below CHANCE."""
         if self.step == 0:
             return CHANCE
-        period = max(2.0**-grid / self.step, 1.0)
-        places = (np.arange(min(period, 2.0**16)) + self.origin) / period
+        # Of more points than these, the share that lies near the grid does not change.
+        period = min(max(2.0**-grid / self.step, 1.0), 2.0**16)
+        places = (np.arange(period) + self.origin) / period
         return max(CHANCE, float((np.abs(places - np.rint(places)) < NEAR).mean()))
 
 
@@ -278,6 +279,6 @@ def smallest_floor(draws: int, mass: float, each: float, alarm: float) -> float:
         share = kept_share(math.exp(log_ratio))
         return float(stats.binom.sf(limit, draws, mass * share)) - MISS
 
-    if limit < 0 or missed(5.0) > 0:
+    if limit < 0:
         return math.inf
     return each * math.exp(float(optimize.brentq(missed, math.log(1e-6), 5.0)))

@@ -42,15 +42,28 @@ ARITHMETIC = {
 
 
 def spacing(values: Floats, dtype: str) -> Floats:
-    """Distance between neighbouring numbers of `dtype` at each value (one ulp)."""
+    """Distance between neighbouring numbers of `dtype` at each value (one ulp).
+
+    At zero that is the smallest subnormal.
+    """
     _, exponent = np.frexp(np.abs(values))
     lowest = np.maximum(exponent - SIGNIFICAND[dtype], LOWEST_EXPONENT[dtype])
+    lowest = np.where(values == 0, LOWEST_EXPONENT[dtype], lowest)
     return np.asarray(np.ldexp(1.0, lowest), dtype=np.float64)
 
 
 def finite(values: Floats) -> Floats:
     """The values with every NaN and infinity replaced by zero: they obey rules, not bounds."""
     return np.where(np.isfinite(values), values, 0.0)
+
+
+def stored(values: Floats, deviation: Floats, dtype: str) -> Floats:
+    """Bound on |fl(y) - fl(x)|, both rounded to `dtype`, where |y - x| is at most the deviation.
+
+    Each rounding moves by half a unit in the last place, at most that of |x| + deviation. The
+    values may be x or fl(x); NaN and infinities count as zero.
+    """
+    return deviation + spacing(np.abs(finite(values)) + deviation, dtype)
 
 
 def granularity(values: Floats) -> float:
@@ -87,8 +100,7 @@ def product(hidden: Factor, weight: Factor, dtype: str) -> Floats:
     hidden [rows, D], weight [V, D], both holding values of the dtype. Returns [rows, V]. Zero when
     every sum is exact in float32 in any order: all terms are multiples of one g and no sum of
     magnitudes reaches 2^24 g. Else n u / (1 - n u) times the sum of magnitudes (Higham, Accuracy
-    and Stability, 2002, eq. 3.5), plus the one unit in the last place of `dtype` by which the
-    roundings of two close values differ.
+    and Stability, 2002, eq. 3.5), as it is `stored`; zero again where all terms are zero.
     """
     largest_sum = float((hidden.largest * weight.largest).sum())
     if largest_sum < 2.0 ** min(24 + hidden.grid + weight.grid, 1000.0):
@@ -96,8 +108,8 @@ def product(hidden: Factor, weight: Factor, dtype: str) -> Floats:
     terms = hidden.values.shape[-1]
     growth = terms * UNIT / (1 - terms * UNIT)
     accumulated = growth * (hidden.magnitudes @ weight.magnitudes.T)
-    rounded = spacing(hidden.values @ weight.values.T, dtype)
-    return np.asarray(accumulated + rounded, dtype=np.float64)
+    rounded = stored(hidden.values @ weight.values.T, accumulated, dtype)
+    return np.where(accumulated > 0, rounded, 0.0)
 
 
 def step(base_bound: Floats, bias_bound: Floats, logits: Floats, dtype: str) -> Floats:
@@ -105,8 +117,8 @@ def step(base_bound: Floats, bias_bound: Floats, logits: Floats, dtype: str) -> 
     inherited = base_bound + bias_bound
     if not inherited.any():
         return inherited
-    rounded = inherited + spacing(finite(logits), "float32") + spacing(finite(logits), dtype)
-    return np.asarray(np.where(inherited > 0, rounded, 0.0), dtype=np.float64)
+    rounded = stored(logits, stored(logits, inherited, "float32"), dtype)
+    return np.where(inherited > 0, rounded, 0.0)
 
 
 def key_bounds(

@@ -61,9 +61,8 @@ def cuts(cells: int) -> list[Counts]:
 
 def log_tails(observed: Counts, draws: int, probability: Floats) -> Floats:
     """Log of 2 min(P(X <= observed), P(X >= observed)), at most 0, X binomial: [n]."""
-    with np.errstate(divide="ignore"):
-        below = stats.binom.logcdf(observed, draws, probability)
-        above = stats.binom.logsf(observed - 1, draws, probability)
+    below = stats.binom.logcdf(observed, draws, probability)
+    above = stats.binom.logsf(observed - 1, draws, probability)
     both = np.minimum(math.log(2) + np.minimum(below, above), 0.0)
     # A tail too thin for a double: Chernoff's bound on it is larger than the tail, never smaller.
     return np.where(np.isneginf(both), bound(observed, draws, probability), both)
@@ -72,10 +71,7 @@ def log_tails(observed: Counts, draws: int, probability: Floats) -> Floats:
 def bound(observed: Counts, draws: int, probability: Floats) -> Floats:
     """Chernoff's upper bound on `log_tails`; -inf where the observed count is impossible: [n]."""
     share = observed / draws
-    with np.errstate(divide="ignore"):
-        exponent = special.rel_entr(share, probability) + special.rel_entr(
-            1 - share, 1 - probability
-        )
+    exponent = special.rel_entr(share, probability) + special.rel_entr(1 - share, 1 - probability)
     return np.asarray(np.minimum(math.log(2) - draws * exponent, 0.0))
 
 

@@ -13,12 +13,16 @@ GUARDS: dict[str, tuple[str, ...]] = {
     "oracle.reference.bias": ("test_bias.py", "test_heads_reference.py"),
     "oracle.reference.draft": ("test_draft_reference.py",),
     "oracle.reference.confidence": ("test_heads_reference.py",),
+    "oracle.reference.gate": ("test_gate.py",),
     "oracle.judge.significance": ("test_significance_numbers.py",),
     "oracle.judge.binomial": ("test_binomial.py",),
     "oracle.judge.budget": ("test_judge.py",),
     "oracle.judge.margin": ("test_margin.py",),
     "oracle.judge.coupling": ("test_coupling.py",),
     "oracle.judge.bank": ("test_bank_numbers.py",),
+    "oracle.judge.scan": ("test_scan_numbers.py",),
+    "oracle.judge.goodness": ("test_goodness_numbers.py",),
+    "oracle.judge.lattice": ("test_lattice_numbers.py",),
 }
 
 

@@ -57,7 +57,7 @@ def settings(module: str) -> str:
     chosen = {
         "source_paths": ["oracle"],
         "only_mutate": [source_of(module)],
-        "also_copy": ["impl", "fixtures", "conftest.py"],
+        "also_copy": ["impl", "fixtures", "conftest.py", "README.md"],
         "pytest_add_cli_args": ["-p", "no:cacheprovider"],
         "pytest_add_cli_args_test_selection": [f"tests/{name}" for name in GUARDS[module]],
         "timeout_multiplier": 4.0,

@@ -110,7 +110,7 @@ SPECIMENS = (
         HERE,
         "The output row of an accept is the drafts shifted left with the bonus token written in. A "
         "consumer that reads past the committed length takes rejected drafts for tokens.",
-        "lightseekorg/tokenspeed#298",
+        "vectorch-ai/ScaleLLM#114",
         COUNTER,
         "accept_rule",
         "lossless",
@@ -119,8 +119,9 @@ SPECIMENS = (
     Specimen(
         "skewed_final_draw",
         HERE,
-        "The uniform that draws the residual is transformed twice on its way to the kernel. Each "
-        "accept follows its rule on the coin it was given; the committed tokens are off.",
+        "The token after a rejection is not drawn from the residual, since its uniform is "
+        "transformed twice on its way to the kernel. Each accept follows its rule on the coin it "
+        "was given; the committed tokens are off.",
         "xLLM-AI/xllm#2175",
         COUNTER,
         "lossless",
@@ -132,7 +133,7 @@ SPECIMENS = (
         HERE,
         "The confidence head is squashed without its calibrated temperatures, so that the "
         "scheduler of verify lengths believes the last drafts of a block too much.",
-        "NVIDIA/TensorRT-LLM#15715",
+        "deepseek-ai/DeepSpec#63",
         COUNTER,
         "confidence",
         "equality",
@@ -143,7 +144,7 @@ SPECIMENS = (
         HERE,
         "An edge of a tile is verified one row short: its requests commit one token a block, which "
         "is the right token by the right law, so that only the gain of speculation is lost.",
-        "sgl-project/sglang#39116",
+        "jundot/omlx#3370",
         COUNTER,
         "accept_length",
         "lossless",

@@ -145,7 +145,7 @@ SPECIMENS = (
         HERE,
         "The buffer that the accept reads as the draft's logits is filled before the Markov "
         "correction is added, so q is not the law that the tokens came from.",
-        "deepseek-ai/DeepSpec#31",
+        "huggingface/transformers#47932",
         COUNTER,
         "equality",
         "draft_law",
@@ -156,7 +156,7 @@ SPECIMENS = (
         HERE,
         "The step kernel divides by a temperature that is rounded on its way into the recording; "
         "tokens are drawn 0.12 % too hot, and no marginal test of a sane size sees it.",
-        "Adibvafa/CodonTransformer#20",
+        "deepseek-ai/DeepSpec#31",
         COUNTER,
         "coupled",
         "draft_law",
@@ -176,9 +176,9 @@ SPECIMENS = (
     Specimen(
         "dead_id",
         HERE,
-        "A tile mask is off by one, so one id of the vocabulary can never be drawn. Its share of "
-        "the mass is far below what counts can notice.",
-        "vllm-project/vllm#45996",
+        "A write of a tile reaches one entry too far and masks its neighbour, so one id of the "
+        "vocabulary can never be drawn. Its share of the mass is far below what counts can notice.",
+        "vllm-project/vllm-ascend#11419",
         COUNTER,
         "spike",
         "draft_law",
@@ -189,7 +189,7 @@ SPECIMENS = (
         HERE,
         "A reduction that skips NaN finds no winner in a row of NaN logits and stores its initial "
         "value, an id past the vocabulary.",
-        "vllm-project/vllm#43249",
+        "vllm-project/vllm#53029",
         ("dflash", "none"),
         "bounds",
         "equality",
@@ -200,7 +200,7 @@ SPECIMENS = (
         HERE,
         "Draft and accept clamp the temperature separately; between 1e-6 and 1e-5 the exported "
         "law is not the one that drew the token.",
-        "NVIDIA/TensorRT-LLM#15715",
+        "NVIDIA/TensorRT-LLM#15716",
         COUNTER,
         "equality",
         "coupled",
@@ -209,8 +209,8 @@ SPECIMENS = (
     Specimen(
         "foreign_tilt",
         HERE,
-        "A draft sampler applies its own temperature on top of the request's. It shows no noise, "
-        "so only its draws can tell.",
+        "A draft sampler draws at a temperature of its own instead of the request's. It shows no "
+        "noise, so only its draws can tell.",
         "z-lab/dflash#74",
         COUNTER,
         "draft_law",

@@ -199,7 +199,7 @@ SPECIMENS = (
         HERE,
         "The first tile of a vocabulary and the others are scaled by two code paths, which differ "
         "by a factor. Whatever is tested with a vocabulary of one tile is right.",
-        "vllm-project/vllm#51367",
+        "vllm-project/vllm-ascend#15118",
         COUNTER,
         "draft_law",
         "block_law",
@@ -210,7 +210,7 @@ SPECIMENS = (
         HERE,
         "As heavy_tile, with tiles of 512 ids. Laws that are counted id by id, over a vocabulary "
         "small enough for that, never leave the first tile.",
-        "vllm-project/vllm#51367",
+        "vllm-project/vllm-ascend#15118",
         COUNTER,
         "block_law",
         "draft_law",
@@ -219,8 +219,9 @@ SPECIMENS = (
     Specimen(
         "rarely_shared_noise",
         HERE,
-        "A request that is resumed in another row repeats the random numbers of the row it lands "
-        "next to, for that one block. One pair of rows in a hundred is hit, never twice the same.",
+        "The random stream of a request that is resumed in another slot is set back to one that "
+        "was used before, here that of the row it lands next to, for that one block. One pair of "
+        "rows in a hundred is hit, never twice the same.",
         "lightseekorg/tokenspeed#1299",
         COUNTER,
         "independence",
@@ -230,9 +231,10 @@ SPECIMENS = (
     Specimen(
         "one_coin",
         HERE,
-        "The coin of a request is keyed by its position before the block alone, and so every "
-        "draft of the block is accepted or rejected by the same number.",
-        "lightseekorg/tokenspeed#1299",
+        "A sampler made for one token a step keys the coin of a request by one position, that "
+        "before the block, and so every draft of the block is accepted or rejected by the same "
+        "number.",
+        "vllm-project/vllm#43340",
         COUNTER,
         "independence",
         "draft_law",
@@ -243,7 +245,7 @@ SPECIMENS = (
         HERE,
         "Draft noise and acceptance coin are keyed by the same seed and position. A token that "
         "won by its noise is then accepted by the same bits, and the output leans to the draft.",
-        "vllm-project/vllm#54282",
+        "vllm-project/vllm#47386",
         COUNTER,
         "independence",
         "draft_law",

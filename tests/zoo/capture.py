@@ -65,9 +65,10 @@ SPECIMENS = (
     Specimen(
         "never_replays",
         HERE,
-        "Admission and producer disagree about the conditions, so the recording is built, called "
-        "folded, and never replayed. Tokens are right; the speed is not there.",
-        "alibaba/rtp-llm#1251",
+        "The recording is made, but the keys by which a step would find it are set up for other "
+        "methods only, so it is called folded and never replayed. Tokens are right; the speed is "
+        "not there.",
+        "vllm-project/vllm#47460",
         COUNTER,
         "path",
         "equality",

@@ -57,7 +57,7 @@ SPECIMENS = (
         "tests.zoo.gate",
         "The gate takes it for granted that the base logits of the draft model can be made "
         "inside the recording. Where they cannot, the tail is built all the same, and the server "
-        "dies in the capture instead of drafting eagerly with a reason.",
+        "dies in the capture, where a gate would have given a reason.",
         "sgl-project/sglang#34742",
         ("dspark", "counter"),
         "gates",

@@ -120,7 +120,7 @@ SPECIMENS = (
         HERE,
         "The host writes this step's temperatures into the static buffer after it launched the "
         "replay, so every block is drawn at the temperatures of the block before.",
-        "NVIDIA/TensorRT-LLM#17033",
+        "sgl-project/sglang#35198",
         COUNTER,
         "freshness",
         "spike",

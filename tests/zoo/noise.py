@@ -94,7 +94,7 @@ SPECIMENS = (
         HERE,
         "The noise index of a row is computed from a rounded row number, so that a few rows of a "
         "batch read the noise of their neighbour. Every marginal stays right.",
-        "vllm-project/vllm#47386",
+        "flashinfer-ai/flashinfer#4861",
         COUNTER,
         "independence",
         "draft_law",
@@ -105,7 +105,7 @@ SPECIMENS = (
         HERE,
         "The draw and the exported law apply the temperature in two ways that agree at T = 1, "
         "where the tests were run, and nowhere else.",
-        "huggingface/transformers#47932",
+        "RL-Align/RL-Kernel#86",
         COUNTER,
         "claim",
         "draft_law",

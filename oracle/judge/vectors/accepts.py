@@ -215,7 +215,7 @@ def groups(rule: str) -> list[Entry]:
         (
             "residual",
             ["E09", "C10", "G14"],
-            "a rejection draws from p, the bonus is lost, or an id without mass is drawn",
+            "the residual is not (p - q)+, the bonus is lost, or an id without mass is drawn",
             [
                 "xLLM-AI/xllm#2175",
                 "pytorch/pytorch#192577",
@@ -225,9 +225,9 @@ def groups(rule: str) -> list[Entry]:
         ),
         (
             "one-hot",
-            ["G06", "F01"],
+            ["G06", "E02"],
             "a draft without a law is accepted too often: tokens lean to the draft",
-            ["vllm-project/vllm-ascend#2881", "vllm-project/vllm#27077"],
+            ["vllm-project/vllm-ascend#2881", "huggingface/transformers#47932"],
             one_hot(rule),
         ),
         (

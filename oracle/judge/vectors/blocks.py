@@ -122,7 +122,7 @@ def drafted(
 def layouts() -> list[Entry]:
     """Groups on heads, and on which rows a block reads."""
     kinds = ("vanilla", "gated", "rnn")
-    shifted = ["sgl-project/SpecForge#472", "vllm-project/speculators#806"]
+    shifted = ["sgl-project/SpecForge#473", "vllm-project/speculators#806"]
     heads = [biases("vanilla", "float32"), biases("vanilla", "bfloat16")]
     heads += [biases(kind, "float32") for kind in kinds[1:]]
     written = (
@@ -153,9 +153,9 @@ def layouts() -> list[Entry]:
         (
             "padded",
             "draft_block",
-            ["I03", "I08"],
+            ["I01", "I08"],
             "a stored row past the vocabulary wins",
-            ["ROCm/ATOM#2151", "sgl-project/sglang#35496"],
+            ["sgl-project/sglang#35496", "Blaizzy/mlx-vlm#1917"],
             [
                 block(f"padded-{number}-{kind}", kind, padding=pad)
                 for number, pad in enumerate((64.0, -64.0))
@@ -185,7 +185,7 @@ def groups() -> list[Entry]:
             "mixed-rows",
             "draft_block",
             ["F01", "E16", "E06"],
-            "a row takes its neighbour's temperature, or a step the heat of the one before twice",
+            "a row takes its neighbour's temperature, divides by zero, or heats a step twice",
             [
                 "vllm-project/vllm#27077",
                 "Adibvafa/CodonTransformer#20",

@@ -56,9 +56,9 @@ def groups() -> list[Entry]:
         group(
             "accept",
             "gate_accept",
-            ["L11", "F01"],
+            ["E20"],
             "a commit computed before penalties or a grammar is believed",
-            ["vllm-project/vllm#13362"],
+            ["vllm-project/vllm#19482", "vllm-project/vllm#42744"],
             asked("accept", "dspark"),
         ),
     ]

@@ -88,7 +88,7 @@ def groups() -> list[Entry]:
             "filters",
             "target_law",
             ["E04", "E05", "E06", "G18"],
-            "temperature, top-k or top-p of another row or of none; ties at the bound stay",
+            "temperature, top-k or top-p of another row or of none; all ids tied at the bound stay",
             [
                 "ohdearquant/lattice#388",
                 "vllm-project/vllm#9834",

@@ -141,7 +141,7 @@ def maps() -> list[Entry]:
             "exponential",
             ["C06", "C12"],
             "log(1 - u) loses the small E: tokens of small probability are never drawn",
-            ["vllm-project/vllm#51367", "jax-ml/jax#5348"],
+            ["vllm-project/vllm#51367", "jax-ml/jax#26974"],
             transforms("exponential"),
         ),
         group(
@@ -193,7 +193,7 @@ def groups(known_answers: str) -> list[Entry]:
             "coin_words",
             ["B01"],
             "coins repeat the noise of the draft: committed tokens lean to the draft",
-            ["vllm-project/vllm#54282"],
+            ["vllm-project/vllm#47386", "vllm-project/vllm#54282"],
             places("coin"),
         ),
         *maps(),
