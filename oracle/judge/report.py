@@ -210,6 +210,15 @@ def not_run(report: Mapping[str, Any]) -> Iterable[str]:
         yield f"{count} not applicable: {reason}"
 
 
+def memory(report: Mapping[str, Any]) -> str:
+    """How much GPU memory the processes of a run held at most, as the end of a sentence."""
+    peaks = report["environment"].get("gpu_peak_bytes", ())
+    if not peaks:
+        return ""
+    over = f" over {len(peaks)} processes" if len(peaks) > 1 else ""
+    return f"; peak GPU memory {sum(peaks) / 1e9:.2f} GB{over}"
+
+
 def render(report: Mapping[str, Any], run: Run, console: Console) -> None:
     """Print header, table, failures, what did not run, and the sum."""
     where = report["environment"].get("gpu", report["environment"]["machine"])
@@ -230,5 +239,5 @@ def render(report: Mapping[str, Any], run: Run, console: Console) -> None:
     colour = COLOURS[Outcome(report["verdict"])]
     console.print(
         f"[{colour}]{report['verdict']}[/]: {counts}; false-alarm probability spent "
-        f"{spent:.1e} of {report['alpha']:.0e}; exit code {report['exit_code']}"
+        f"{spent:.1e} of {report['alpha']:.0e}{memory(report)}; exit code {report['exit_code']}"
     )

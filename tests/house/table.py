@@ -72,14 +72,17 @@ TABLE = {
     ".judge.timeline",
     "oracle/judge/answer.py": ".judge.budget .judge.checks .judge.context .judge.history "
     ".judge.margin .judge.sums .judge.verdict",
+    "oracle/judge/device.py": "torch .judge.loading .judge.protocol",
     "oracle/judge/trial.py": "torch .judge.answer .judge.protocol .judge.script .judge.drive "
     ".judge.history .judge.context .judge.checks .judge.budget .judge.verdict .judge.loading "
+    ".judge.device "
     ".judge.environment .judge.merge .judge.seeds .workloads.*",
     "oracle/judge/shards.py": "jsonschema .judge.answer .judge.budget .judge.checks .judge.context "
     ".judge.evidence .judge.history .judge.loading .judge.report .judge.script .judge.sums "
     ".judge.trial .judge.verdict",
     "oracle/judge/crew.py": "",
     "oracle/judge/jobs.py": "torch .judge.budget .judge.checks .judge.context .judge.crew "
+    ".judge.device "
     ".judge.loading .judge.trial .judge.verdict",
     "oracle/judge/report.py": "rich jsonschema .judge.verdict .judge.budget .judge.checks "
     ".judge.trial .judge.environment",
