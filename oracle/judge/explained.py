@@ -49,7 +49,8 @@ EXPLAINED: dict[str, Words] = {
     ),
     "equality": Words(
         "the float64 race on the same noise gives the same id, or the two keys lie within the sum "
-        "of their rounding bounds",
+        "of their rounding bounds; race noise on CUDA is that which Philox gives for the "
+        "generator's seed and offset before the block",
         "the law of the noise, its independence, a fault among near ties",
     ),
     "invariance": Words(

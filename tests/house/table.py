@@ -52,6 +52,8 @@ TABLE = {
     ".judge.loading .judge.margin .judge.protocol .judge.script .judge.trial",
     "oracle/judge/planning.py": "numpy .judge.bank .judge.scan .judge.significance",
     "oracle/judge/verdict.py": "",
+    "oracle/judge/foretold.py": "torch numpy .reference.noise .judge.history .judge.protocol "
+    ".judge.redraw .judge.verdict",
     "oracle/judge/redraw.py": "torch .reference.* .judge.protocol",
     "oracle/judge/context.py": "torch .judge.protocol",
     "oracle/judge/binding.py": "torch .reference.* .judge.protocol",
@@ -110,6 +112,7 @@ TABLE = {
     "oracle/judge/checks/*.py": "torch numpy .reference.* .judge.script .judge.history "
     ".judge.verdict .judge.margin .judge.significance .judge.budget .judge.protocol "
     ".judge.context .judge.coupling .judge.goodness .judge.walk .judge.attribution "
+    ".judge.foretold "
     ".judge.continuity .judge.merge .judge.parity .judge.seeds .judge.bank .judge.scan "
     ".judge.chain .judge.lattice .judge.transform .judge.binding .judge.binomial "
     ".judge.prefix_law .judge.staleness .judge.sums .judge.timeline .judge.checks.lateness "
