@@ -17,7 +17,7 @@ from .buffers import Buffers
 from .facts import build_decision
 from .gate import AcceptFacts, BuildFacts, StepFacts
 from .graph import engine_for
-from .graph.engine import Engine
+from .graph.engine import BLIND, Engine
 from .noise import CounterNoise, RaceNoise
 from .plan import Refusal
 from .proposal import Batch, Proposal
@@ -118,12 +118,13 @@ class Subject:
         self.noise = proposer.draft.noise
 
     def describe(self) -> dict[str, Any]:
-        """Name, abilities, and the arithmetic where it is not that of torch."""
+        """Name, abilities, what the engine cannot show, and the arithmetic if it is not torch's."""
         names = [self.setting[key] for key in ("family", "dialect", "engine")]
         found: dict[str, Any] = {"name": "draftproof " + " ".join(names)}
         if self.proposer.stages.chain is not None:
             found["stages"] = "triton-cuda"
-        return {**found, "abilities": tuple(self._abilities())}
+        blind = BLIND.get(self.setting["engine"], ())
+        return {**found, "abilities": tuple(self._abilities()), "blind": blind}
 
     def load(self, inputs: Mapping[str, Tensor]) -> None:
         """Admit and load a batch."""

@@ -148,6 +148,7 @@ class Context:
     """One combination of abilities under test.
 
     buffers: name -> role, of a subject of this combination, empty without BUFFERS.
+    blind: what the subject says that its engine cannot show.
     rank, ranks: of the processes that judge together.
     shard, shards: which of several runs that are added up later; shard 0 of 1 is a whole run.
     """
@@ -165,6 +166,7 @@ class Context:
     ranks: int = 1
     shard: int = 0
     shards: int = 1
+    blind: tuple[str, ...] = ()
 
     def part(self, draws: int) -> int:
         """This shard's part of what the whole run draws; no part is smaller than it must be."""

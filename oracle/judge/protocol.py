@@ -102,6 +102,7 @@ DESCRIPTION = {
     "name": "str, as printed",
     "abilities": "tuple of names in ABILITIES",
     "stages": "str, optional: the arithmetic, a key of margin.ARITHMETIC; default 'torch-<device>'",
+    "blind": "tuple of str, optional: what its engine cannot show; printed with the verdict",
 }
 
 ABILITIES = {

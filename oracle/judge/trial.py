@@ -89,8 +89,9 @@ class Trial:
         """Build a small subject to learn the abilities and buffers of a combination."""
         setting = small(context)
         try:
-            abilities = tuple(build(self.factory, placed(setting)).describe()["abilities"])
-            context = replace(context, abilities=abilities)
+            told = build(self.factory, placed(setting)).describe()
+            abilities, blind = tuple(told["abilities"]), tuple(map(str, told.get("blind", ())))
+            context = replace(context, abilities=abilities, blind=blind)
             setting["forward"] = context.forward
             subject: Any = build(self.factory, placed(setting))
             if "BUFFERS" not in abilities:
