@@ -13,8 +13,9 @@ from .budget import Ledger
 from .checks import ALL
 from .context import Context, Workload
 from .device import Capability, abilities_on_cpu, capability, lacks
-from .drive import Driver, MalformedError
+from .drive import Driver
 from .environment import environment
+from .fields import MalformedError
 from .history import History
 from .loading import AdapterError, CannotServeError, build
 from .merge import World, added, merged

@@ -34,7 +34,10 @@ TABLE = {
     ".judge.protocol",
     "oracle/judge/archive.py": "jsonschema .judge.answer .judge.budget .judge.history "
     ".judge.redraw .judge.trial .judge.verdict",
-    "oracle/judge/drive.py": "torch .judge.protocol .judge.script .judge.history .judge.redraw",
+    "oracle/judge/drive.py": "torch .judge.counting .judge.fields .judge.protocol .judge.script "
+    ".judge.history .judge.redraw",
+    "oracle/judge/fields.py": ".judge.protocol .judge.walk",
+    "oracle/judge/counting.py": "torch .judge.fields",
     "oracle/judge/margin.py": "numpy",
     "oracle/judge/significance.py": "numpy scipy",
     "oracle/judge/bank.py": "numpy scipy .judge.significance",
@@ -77,7 +80,7 @@ TABLE = {
     "oracle/judge/device.py": "torch .judge.loading .judge.protocol",
     "oracle/judge/trial.py": "torch .judge.answer .judge.protocol .judge.script .judge.drive "
     ".judge.history .judge.context .judge.checks .judge.budget .judge.verdict .judge.loading "
-    ".judge.device "
+    ".judge.device .judge.fields "
     ".judge.environment .judge.merge .judge.seeds .workloads.*",
     "oracle/judge/shards.py": "jsonschema .judge.answer .judge.budget .judge.checks .judge.context "
     ".judge.evidence .judge.history .judge.loading .judge.report .judge.script .judge.sums "
@@ -116,7 +119,7 @@ TABLE = {
     ".judge.continuity .judge.merge .judge.parity .judge.seeds .judge.bank .judge.scan "
     ".judge.chain .judge.lattice .judge.transform .judge.binding .judge.binomial "
     ".judge.prefix_law .judge.staleness .judge.sums .judge.timeline .judge.checks.lateness "
-    ".judge.checks.sampling .judge.checks.gates .workloads.synthetic",
+    ".judge.checks.sampling .judge.checks.gates .judge.checks.wide .workloads.synthetic",
     "oracle/subjects/__init__.py": "",
     "oracle/subjects/reference.py": "torch numpy .reference.* .judge.protocol .judge.binding",
     "oracle/subjects/torch_ops.py": "torch .judge.protocol",
@@ -162,12 +165,13 @@ TABLE = {
     ".logits .bias .noise "
     ".shards .sampler .runner .borrowed .graph.engine .acceptor .target",
     "impl/borrowed.py": "torch",
+    "impl/tally.py": "torch .buffers .graph.engine",
     "impl/setting.py": "torch .bias .buffers .confidence .config .logits .plan .shards",
     "impl/facts.py": "torch .shards .ranks .plan .bias .config .gate .logits .sampler",
     "impl/assembly.py": "torch .plan .config .stages .logits .bias .noise .sampler .runner "
     ".proposer "
     ".graph .graph.engine .acceptor .coins .epilogue .fused .shards .ranks",
-    "impl/subject.py": "torch .plan .proposal .setting .gate .buffers .stages .noise "
+    "impl/subject.py": "torch .tally .plan .proposal .setting .gate .buffers .stages .noise "
     ".facts .sampler .runner .proposer .assembly .backbone .graph .graph.engine "
     ".target",
     "impl/graph/__init__.py": "torch .graph.engine .graph.cuda .graph.emulator .graph.hazard",
