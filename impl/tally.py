@@ -68,7 +68,7 @@ class Tally:
         even = self.rows // 2 * 2
         self._add("rows", tokens[0:even:2], tokens[1:even:2], self.ones)
         # The first block of a run has none before it.
-        self._add("replays", self.last, tokens, self.started.expand_as(self.ones))
+        self._add("replays", self.last, tokens, self.ones * self.started)
         self.last.copy_(tokens)
         self.started.fill_(1)
 

@@ -23,8 +23,9 @@ Values = npt.NDArray[np.float32]
 BLOCK, BLOCKS_PER_SM, WORDS = 256, 8, 4
 # From here on the device maps u to 1 and E to NEAREST, so that no E is 0.
 NEAREST = np.float32(2.0**-24)
-# The fast logarithm: relative for large E, absolute where u is near 1.
-RELATIVE, ABSOLUTE = 2.0**-18, 2.0**-21
+# The fast logarithm, several times over: relative for large E, absolute where u is near 1. A value
+# of another draw lies within by chance once in ten thousand.
+RELATIVE, ABSOLUTE = 2.0**-15, 2.0**-20
 # How far around a block another offset is looked for, and among how many values.
 REACH, LOOK = 256, 64
 OFFSET, STATE = 8, 16
@@ -50,8 +51,7 @@ def exponentials(seed: int, offset: int, elements: int, sm_count: int) -> Values
 
     Limits: float32 buffers of fewer than 2^31 elements, GPUs of 2048 threads a multiprocessor, an
     offset that is a multiple of 4. The device takes a fast logarithm: its values differ from these
-    by 3e-6 of E as a rule, where u is near 1 by up to ABSOLUTE, which is 3e-2 of the smallest E
-    that were seen and may be more.
+    by 3e-6 of E as a rule, and by up to 3e-2 of the smallest E, where u is near 1.
     """
     if offset % WORDS:
         raise ValueError(f"the offset is {offset}, required: a multiple of {WORDS}")
