@@ -1,7 +1,9 @@
 """Draws that a sampler counts itself: exact, believed once made again, and judged as others."""
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +13,7 @@ from impl.stages import Stages
 from impl.subject import factory as folded
 from oracle.judge.budget import Ledger
 from oracle.judge.checks import draft_law, wide
-from oracle.judge.context import as_inputs, constant, query_rows
+from oracle.judge.context import PROFILES, as_inputs, constant, query_rows
 from oracle.judge.counting import counted, tabulated
 from oracle.judge.fields import MalformedError
 from oracle.judge.history import History
@@ -21,6 +23,7 @@ from oracle.judge.trial import Trial
 from oracle.judge.verdict import Outcome, Verdict
 
 from .judging import FOLDED, SMALL, context, probed
+from .nights import ONLY, run
 from .zoo.capture import frozen_noise
 from .zoo.specimen import Modest, Wrapped
 
@@ -118,6 +121,13 @@ def test_honest_counts_hold(combination: tuple[str, str]) -> None:
     assert found.used == wide.CALLS * 2 * 1024 * DRAFTS
     assert "wrong counts in 53 % of calls (95 %)" in found.effect
     assert len(history.sums["1"]) == 3 * DRAFTS
+    # A second stage is judged by its own calls alone.
+    history.events += [{"verb": "stage", "reason": "as if"}, *history.of("count")]
+    history.stages = 2
+    again = draft_law.check(history, Ledger())
+    assert isinstance(again, Verdict)
+    assert (again.outcome, again.used) == (Outcome.HOLDS, found.used)
+    assert "confirmed by fresh draws" in again.reason
 
 
 Told = dict[str, torch.Tensor]
@@ -229,6 +239,22 @@ def test_calls_have_seeds_of_their_own() -> None:
             assert set(again) < set(told)
             seeds += told
     assert len(set(seeds)) == 4 * wide.CALLS
+
+
+@pytest.mark.slow
+def test_shards_that_count_are_one_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two shards, whose counts add up cell by cell, decide as one."""
+    monkeypatch.setitem(PROFILES, "smoke", replace(FEW, tilt=0.1, rows_max=512))
+    paths = [str(tmp_path / f"{number}.json") for number in (1, 2)]
+    for number, path in enumerate(paths, 1):
+        words = ("--num-shards", "2", "--shard-id", str(number), "--json", path)
+        code, output = run("verify", "--check", "draft_law", *ONLY, *words)
+        assert code == 3, output
+    code, output = run("merge", *paths, "--json", str(tmp_path / "sum.json"))
+    assert code == 0, output
+    (row,) = json.loads((tmp_path / "sum.json").read_text())["checks"]
+    drawn = {case["case"]: case["used"] for case in row["cases"]}
+    assert drawn["counted, V = 16, T = 1"] == 2 * wide.CALLS * 2 * 512 * DRAFTS
 
 
 def refused(history: History) -> Verdict:
