@@ -58,12 +58,15 @@ class Fused:
         return all(getattr(arrows, name) is arrow for name, arrow in self.stands_for.items())
 
 
-def cannot_run(site: Site) -> str | None:
-    """Say why no kernel of ours runs at a site, None when one can."""
+def cannot_run(site: Site, capability: tuple[int, int] | None = None) -> str | None:
+    """Say why no kernel of ours runs at a site, None when one can.
+
+    capability  of its GPU; None to ask the driver
+    """
     if find_spec("triton") is None:
         return "triton is not installed"
     if site.device.type == "cuda":
-        found = torch.cuda.get_device_capability(site.device)
+        found = capability or torch.cuda.get_device_capability(site.device)
         if found < CAPABILITY:
             return f"compute capability {found} is below {CAPABILITY}"
         return None

@@ -15,9 +15,9 @@ from .assembly import Parts, assemble
 from .backbone import Backbone
 from .buffers import Buffers
 from .facts import build_decision
-from .gate import AcceptFacts, BuildFacts, StepFacts
+from .gate import AcceptFacts, BuildFacts, Decision, StepFacts
 from .graph import engine_for
-from .graph.engine import Engine
+from .graph.engine import BLIND, Engine
 from .noise import CounterNoise, RaceNoise
 from .plan import Refusal
 from .proposal import Batch, Proposal
@@ -25,6 +25,7 @@ from .proposer import Proposer
 from .sampler import RATED, DraftSampler, admit, layout_for
 from .setting import config_of, group_of, head_of, markov_of, plan_of, refuse_unserved
 from .stages import Stages
+from .tally import Tally
 from .target import Target
 
 BACKBONE_SEED = 0
@@ -116,18 +117,22 @@ class Subject:
         self.setting = setting
         self.proposer = proposer
         self.noise = proposer.draft.noise
+        self.tallies: dict[int, Tally] = {}
+        self.loaded = (0, Decision("eager", "nothing is loaded"))
 
     def describe(self) -> dict[str, Any]:
-        """Name, abilities, and the arithmetic where it is not that of torch."""
+        """Name, abilities, what the engine cannot show, and the arithmetic if it is not torch's."""
         names = [self.setting[key] for key in ("family", "dialect", "engine")]
         found: dict[str, Any] = {"name": "draftproof " + " ".join(names)}
         if self.proposer.stages.chain is not None:
             found["stages"] = "triton-cuda"
-        return {**found, "abilities": tuple(self._abilities())}
+        blind = BLIND.get(self.setting["engine"], ())
+        return {**found, "abilities": tuple(self._abilities()), "blind": blind}
 
     def load(self, inputs: Mapping[str, Tensor]) -> None:
         """Admit and load a batch."""
-        self.proposer.load(self._batch(inputs))
+        batch = self._batch(inputs)
+        self.loaded = (len(batch.anchor), self.proposer.load(batch))
 
     def replay(self) -> None:
         """Run one block."""
@@ -136,6 +141,22 @@ class Subject:
     def read(self) -> dict[str, Tensor]:
         """Copies of the results of the last block."""
         return self._outputs(self.proposer.read())
+
+    def counts(self, replays: int) -> dict[str, Tensor]:
+        """Replay what is loaded so many times and count pairs of tokens where they lie.
+
+        ValueError: less than one replay. RuntimeError: what is loaded is not replayed.
+        """
+        if replays < 1:
+            raise ValueError(f"{replays} replays were asked for; there should be 1 or more")
+        rows, decision = self.loaded
+        tail, runner = self.proposer.tail, self.proposer.runner
+        engine = None if runner is None else runner.engine
+        if decision.fold == "eager" or not isinstance(tail, DraftSampler) or engine is None:
+            raise RuntimeError(f"the block is eager ({decision.reason}); only replays are counted")
+        if rows not in self.tallies:
+            self.tallies[rows] = Tally(engine, tail.buffers, rows)
+        return self.tallies[rows].run(self.proposer.run, replays)
 
     def eager(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The same block outside the recording, from the same noise state."""
@@ -218,6 +239,8 @@ class Subject:
             # A greedy-only tail keeps no step logits, so its folded blocks claim nothing.
             if isinstance(tail, Refusal) or tail.decision.fold == "sampled":
                 yield "CLAIMS"
+            if isinstance(tail, DraftSampler):
+                yield "COUNTS"
         if self.setting["engine"] != "eager":
             yield "REPLAYS"
         if isinstance(tail, DraftSampler):

@@ -3,8 +3,10 @@
 import json
 import shlex
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 from typing import Annotated
 
 import torch
@@ -18,6 +20,7 @@ from .judge import report as reports
 from .judge.budget import ALPHA, ALPHA_MIN, SHARES, Ledger
 from .judge.checks import ALL, named
 from .judge.context import PROFILES, Context, Workload
+from .judge.device import peak
 from .judge.environment import environment
 from .judge.explained import EXPLAINED
 from .judge.features import FEATURES
@@ -72,8 +75,11 @@ def run_with_progress(trial: Trial, console: Console, save: Path | None) -> list
     return results
 
 
-def run_shared_out(trial: Trial, order: Order, jobs: int, console: Console) -> list[Result]:
-    """Run a trial over processes behind a progress bar."""
+def run_shared_out(
+    trial: Trial, order: Order, jobs: int, console: Console
+) -> tuple[list[Result], list[int]]:
+    """Run a trial over processes behind a progress bar; results, and GPU memory by process."""
+    peaks: dict[int, int] = {}
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as progress:
         total = len(trial.checks) * len(trial.combinations)
@@ -82,8 +88,8 @@ def run_shared_out(trial: Trial, order: Order, jobs: int, console: Console) -> l
         def done(text: str) -> None:
             progress.update(task, advance=1, description=text)
 
-        found = shared_out(order, trial.combinations, trial.checks, jobs, trial.ledger, done)
-        return list(found)
+        found = shared_out(order, trial.combinations, trial.checks, jobs, trial.ledger, done, peaks)
+        return list(found), list(peaks.values())
 
 
 def command_of(world: World, context: Context, subject: str) -> str:
@@ -111,6 +117,20 @@ def loaded(subject: str, workload: str, console: Console) -> tuple[Factory, Work
         raise typer.Exit(UNKNOWN) from error
 
 
+def asked(
+    profile: str, alpha: float, check: Sequence[str]
+) -> tuple[tuple[ModuleType, ...], Ledger]:
+    """The checks that were asked for, and what they may spend; or the usage error."""
+    if profile not in PROFILES:
+        raise usage(f"profile is {profile!r}, required: one of {', '.join(PROFILES)}")
+    if alpha < ALPHA_MIN:
+        raise usage(f"alpha is {alpha:g}, required: at least {ALPHA_MIN:g}")
+    try:
+        return tuple(named(name) for name in check) or ALL, Ledger(alpha)
+    except (KeyError, ValueError) as error:
+        raise usage(str(error.args[0])) from error
+
+
 @app.command()
 def verify(
     subject: Annotated[str, typer.Option(help=f"{', '.join(NAMED)}, or module:factory")] = "folded",
@@ -126,42 +146,39 @@ def verify(
     jobs: Annotated[int, typer.Option(min=0, help="processes; 0: one a core, 1 on a GPU")] = 0,
     num_shards: Annotated[int, typer.Option(help="runs that merge will add")] = 1,
     shard_id: Annotated[int, typer.Option(help="which of them, from 1 on")] = 0,
+    require_gpu: Annotated[
+        bool, typer.Option("--require-gpu", help="2 without a GPU; 3 for what it leaves out")
+    ] = False,
 ) -> None:
     """Put a sampler under test. Exit: 0 holds, 1 violated, 2 usage, 3 unknown, 4 errored."""
     console = Console()
-    engine, device = engine_and_device(engine)
+    engine, device = engine_and_device(engine, require_gpu=require_gpu)
     shard = shard_named(num_shards, shard_id)
-    if profile not in PROFILES:
-        raise usage(f"profile is {profile!r}, required: one of {', '.join(PROFILES)}")
-    if alpha < ALPHA_MIN:
-        raise usage(f"alpha is {alpha:g}, required: at least {ALPHA_MIN:g}")
-    try:
-        checks = tuple(named(name) for name in check or ()) or ALL
-        ledger = Ledger(alpha)
-    except (KeyError, ValueError) as error:
-        raise usage(str(error.args[0])) from error
+    checks, ledger = asked(profile, alpha, check or ())
     factory, source = loaded(subject, workload, console)
     world = enter(device)
     if world.size > 1 and num_shards > 1:
         raise usage("processes of torchrun are one run, required: --num-shards 1")
     context = Context("dspark", "counter", device, engine, seed, PROFILES[profile], source)
     context = replace(context, shard=shard, shards=num_shards)
-    reproduce = command_of(world, context, subject)
+    reproduce = command_of(world, context, subject) + " --require-gpu" * require_gpu
     keep, combinations = save is not None, chosen_combinations(only or [])
     trial = Trial(
-        factory, context, reproduce, ledger, keep, checks, combinations=combinations, world=world
+        factory, context, reproduce, ledger, keep, checks, combinations, world, require_gpu
     )
     jobs = jobs_for(device, jobs, workload)
     if jobs == 1 or world.size > 1 or save is not None or check:
         results = trial.everyones(run_with_progress(trial, console, save))
+        peaks = world.gather(peak(device))
     else:
         threads = max(torch.get_num_threads() // jobs, 1)
         plain = (subject, workload, profile, device, engine, seed, alpha, reproduce, threads)
-        results = run_shared_out(trial, Order(*plain, shard, num_shards), jobs, console)
+        order = Order(*plain, shard, num_shards, require_gpu)
+        results, peaks = run_shared_out(trial, order, jobs, console)
     names = [module.NAME for module in checks]
     run = reports.Run(subject, workload, profile, engine, device, seed, reproduce, sources(trial))
     run = replace(run, checks=names, shard=shard, shards=num_shards)
-    report = reports.document(run, results, ledger, environment(device))
+    report = reports.document(run, results, ledger, environment(device, peaks))
     if world.rank == 0:
         if json_file is not None:
             json_file.write_text(json.dumps(report, indent=1) + "\n")

@@ -13,11 +13,18 @@ def usage(message: str) -> typer.BadParameter:
     return typer.BadParameter(message)
 
 
-def engine_and_device(engine: str) -> tuple[str, str]:
-    """Resolve 'auto' to cuda where a GPU is visible, else to the emulator on the CPU."""
+def engine_and_device(engine: str, *, require_gpu: bool = False) -> tuple[str, str]:
+    """Resolve 'auto' to cuda where a GPU is visible, else to the emulator on the CPU.
+
+    require_gpu: there has to be a GPU, and the engine has to be cuda.
+    """
     if engine not in ENGINES:
         raise usage(f"engine is {engine!r}, required: one of {', '.join(ENGINES)}")
     visible = torch.cuda.is_available()
+    if require_gpu and not visible:
+        raise usage("--require-gpu was given and torch sees no GPU, required: at least one")
+    if require_gpu and engine not in ("auto", "cuda"):
+        raise usage(f"--require-gpu was given and engine is {engine!r}, required: cuda or auto")
     if engine == "cuda" and not visible:
         raise usage("engine cuda needs a GPU, and torch sees none")
     if engine == "auto":

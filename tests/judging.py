@@ -22,6 +22,7 @@ SMALL = replace(
     rows_max=2048,
     dtypes=("float32",),
     cliff_draws=2**13,
+    counted=(0, 0),
 )
 
 

@@ -38,6 +38,14 @@ def test_verify_writes_a_report_that_its_schema_describes(tmp_path: Path) -> Non
     assert "holds" in output
 
 
+def test_what_the_engine_cannot_show_is_printed() -> None:
+    """Once a run, whatever the verdict; a sampler that tells nothing has no such line."""
+    code, output = run("verify", *QUICK, "--engine", "emulator")
+    assert code == 0
+    assert output.count("engine emulator cannot show: stream order; asynchronous copies") == 1
+    assert "cannot show" not in run("verify", "--subject", "reference", *QUICK)[1]
+
+
 def test_a_report_that_holds_without_draws_is_no_report(tmp_path: Path) -> None:
     """The schema itself refuses a green verdict that used nothing."""
     file = tmp_path / "out.json"

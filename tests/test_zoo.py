@@ -11,9 +11,10 @@ from oracle.judge.significance import STAGES
 from oracle.judge.trial import Result
 from oracle.judge.verdict import Outcome
 
-from .judging import bad, context, probed, verdict, verdicts
+from .judging import FOLDED, bad, context, probed, verdict, verdicts
 from .zoo import SPECIMENS
 from .zoo.blocks import RARE
+from .zoo.matrix import RECORDED
 from .zoo.noise_law import WIDE
 from .zoo.ranks import SHARED
 from .zoo.specimen import Specimen
@@ -73,6 +74,29 @@ def test_its_check_kills_it(specimen: Specimen) -> None:
     outcomes = {result.verdict.outcome for result in bad(results[specimen.killed_by])}
     wanted = Outcome.UNKNOWN if specimen.killed_by == "path" else Outcome.VIOLATED
     assert outcomes == {wanted}
+
+
+ON_CUDA = [specimen for specimen in SPECIMENS if specimen.module in RECORDED]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("specimen", ON_CUDA, ids=lambda specimen: specimen.id)
+def test_its_check_kills_it_under_cuda(specimen: Specimen) -> None:
+    """A real graph shows the same fault to the same check."""
+    factory, base = load_factory(specimen.subject), context(engine="cuda")
+    results = verdicts(factory, base, (specimen.combination,), (specimen.killed_by,))
+    outcomes = {result.verdict.outcome for result in bad(results[specimen.killed_by])}
+    wanted = Outcome.UNKNOWN if specimen.killed_by == "path" else Outcome.VIOLATED
+    assert outcomes == {wanted}
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("check", sorted({specimen.killed_by for specimen in ON_CUDA}))
+def test_a_sound_sampler_passes_under_cuda(check: str) -> None:
+    """What kills there also lets live there."""
+    results = verdicts(FOLDED, context(engine="cuda"), (("dspark", "counter"),), (check,))[check]
+    assert not bad(results)
+    assert any(result.verdict.outcome is Outcome.HOLDS for result in results)
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+import torch
 from typer.testing import CliRunner
 from typer.testing import Result as Told
 
@@ -23,6 +24,7 @@ from .zoo.jobs import judged, shared_out
 from .zoo.listing import SCHEMA, Run, document
 from .zoo.matrix import (
     CHECKS,
+    RECORDED,
     Cell,
     Job,
     Role,
@@ -135,6 +137,24 @@ def test_no_specimen_is_left_out_in_silence(profile: str, away: int) -> None:
     whole = planned(profile, full=True)
     assert sum(job.role is Role.CONTROL for job in whole) == 3 * len(CHECKS) * len(SPARED)
     assert sum(job.role is Role.OTHER for job in whole) == (len(CHECKS) - 2) * len(here)
+
+
+def test_cuda_judges_what_recordings_show_and_lists_the_rest() -> None:
+    """Three rooms and a sound sampler under CUDA; every other specimen with the reason."""
+    jobs = planned("small", full=False, engine="cuda")
+    assert {job.engine for job in jobs} == {"cuda"}
+    here, listed = {job.row for job in jobs} - {"folded"}, absent("small", engine="cuda")
+    assert here | set(listed) == {specimen.id for specimen in everyone()}
+    assert here == {s.id for s in everyone() if s.module in RECORDED}
+    assert all("on the emulator, its fault is one of" in why for why in listed.values())
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is visible, and nothing is missing")
+def test_cuda_without_a_gpu_is_a_usage_error() -> None:
+    """Exit code 2, before anything is judged."""
+    told = ran("--engine", "cuda")
+    assert told.exit_code == 2
+    assert "engine cuda needs a GPU" in " ".join(told.output.replace("│", " ").split())
 
 
 def ran(*options: str) -> Told:

@@ -21,7 +21,20 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from .engine import Pool
-from .hazard import Hazard, calling_line, identity, refuse_draw, spoken
+from .hazard import (
+    FRESH,
+    READ,
+    SIZED,
+    STRANGER,
+    WAIT,
+    Hazard,
+    Kind,
+    calling_line,
+    fenced,
+    identity,
+    refuse_draw,
+    spoken,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
@@ -173,8 +186,18 @@ class _Witness(TorchDispatchMode):
 
     def note(self, error: RuntimeError, op: str, tags: Collection[Any]) -> None:
         """Keep what `error` says about `op`, unless an earlier op was refused."""
-        if self.hazard is None:
-            self.hazard = _hazard(str(error), op, calling_line(), tags)
+        kind = _kind(str(error), tags)
+        if self.hazard is None and kind is not None:
+            self.hazard = _named(op, kind)
+
+    def note_call(self, error: RuntimeError, op: str, kind: Kind | None) -> None:
+        """Name the torch function that the caller wrote, not the op that it came to.
+
+        kind  what the function does wrong by its name, None to go by what `error` says
+        """
+        told = _kind(str(error), ())
+        if told is not None and (kind is not None or self.hazard is None):
+            self.hazard = _named(op, kind or told)
 
 
 class _Caller(TorchFunctionMode):
@@ -192,10 +215,12 @@ class _Caller(TorchFunctionMode):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         """Run `func`."""
+        kwargs = kwargs or {}
         try:
-            return func(*args, **(kwargs or {}))
+            return func(*args, **kwargs)
         except RuntimeError as error:
-            self._witness.note(error, spoken(func), ())
+            op, kind = fenced(func, args, kwargs) or (spoken(func), None)
+            self._witness.note_call(error, op, kind)
             raise
 
 
@@ -207,26 +232,32 @@ def _translated(witness: _Witness) -> Iterator[None]:
     except Hazard:
         raise
     except RuntimeError as error:
-        # A call of the driver that torch did not make has no op and no line.
-        hazard = witness.hazard or _hazard(str(error), "a driver call", "an unknown line", ())
+        hazard = witness.hazard
+        kind = _kind(str(error), ())
+        if hazard is None and kind is not None:
+            # A call of the driver that torch did not make has no op and no line.
+            hazard = Hazard(kind.rule, "a driver call", "an unknown line", kind.what, kind.instead)
         if hazard is None:
             raise
         raise hazard from error
 
 
-def _hazard(text: str, op: str, where: str, tags: Collection[Any]) -> Hazard | None:
-    """Return the Hazard that a driver text means, or None when it is another error."""
+def _named(op: str, kind: Kind) -> Hazard:
+    """The Hazard of an op, at the line that is being run."""
+    return Hazard(kind.rule, op, calling_line(), kind.what, kind.instead)
+
+
+def _kind(text: str, tags: Collection[Any]) -> Kind | None:
+    """What a driver text means, in the words of every engine; None when it is another error.
+
+    tags  of the op that raised it
+    """
     if _DRAW in text:
-        what = "draws from a generator that is not registered"
-        instead = "pass generator=, and register it: record(..., generators=[...])"
-        return Hazard("G7", op, where, what, instead)
+        return STRANGER
     if _COPY not in text and not any(words in text for words in _WAIT):
         return None
     if torch.Tag.dynamic_output_shape in tags:
-        instead = "keep the shape and mask: torch.where, masked_fill or an index tensor"
-        return Hazard("G5", op, where, "makes a shape that depends on values", instead)
-    if _COPY in text:
-        instead = "make the tensor before recording and copy new values into it between replays"
-        return Hazard("G4", op, where, "copies fresh host data", instead)
-    instead = "keep the value in a tensor and choose with torch.where"
-    return Hazard("G4", op, where, "waits for the device or reads a value on the host", instead)
+        return SIZED
+    if torch.Tag.data_dependent_output in tags:
+        return READ
+    return FRESH if _COPY in text else WAIT

@@ -15,8 +15,7 @@ G8   Capture computes nothing; values are undefined before the first replay.
 G9   Host scalars are frozen at capture.
 G10  An output lives until the next replay from its pool.
 
-The emulator raises Hazard on G4 to G7 and shows G8 and G10 by poison. CUDA raises Hazard on G4,
-G5 and G7, cannot see G6, and obeys G8 and G10 silently.
+KEEPS says how each engine keeps a rule, BLIND what it cannot show.
 """
 
 from __future__ import annotations
@@ -28,7 +27,42 @@ if TYPE_CHECKING:
 
     import torch
 
-__all__ = ["Engine", "Pool", "Recording"]
+__all__ = ["BLIND", "KEEPS", "Engine", "Pool", "Recording"]
+
+# obeys: by construction. refuses: raises Hazard. poison: whoever breaks the rule reads poison.
+# silent: obeyed, and whoever relies on the opposite is not told. blind: broken without a sign.
+KEEPS = {
+    "emulator": {
+        **dict.fromkeys(("G1", "G2", "G3", "G9"), "obeys"),
+        **dict.fromkeys(("G4", "G5", "G6", "G7"), "refuses"),
+        **dict.fromkeys(("G8", "G10"), "poison"),
+    },
+    "cuda": {
+        **dict.fromkeys(("G1", "G2", "G3", "G9"), "obeys"),
+        **dict.fromkeys(("G4", "G5", "G7"), "refuses"),
+        "G6": "blind",
+        **dict.fromkeys(("G8", "G10"), "silent"),
+    },
+}
+
+BLIND = {
+    "emulator": (
+        "stream order",
+        "asynchronous copies",
+        "reuse of pool memory",
+        "races inside a kernel",
+        "compiled Triton code",
+        "errors of the driver",
+        "speed",
+        "ops on other threads",
+        "memory handed over by from_numpy or dlpack",
+    ),
+    "cuda": (
+        "captured memory that was freed or moved (G6)",
+        "a result that is read before the first replay (G8)",
+        "a result that is read after a later replay (G10)",
+    ),
+}
 
 
 class Pool:

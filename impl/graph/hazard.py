@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch.overrides import TorchFunctionMode
@@ -19,10 +19,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
 __all__ = [
+    "FRESH",
+    "READ",
     "RULES",
+    "SIZED",
+    "STRANGER",
+    "WAIT",
     "Fence",
     "Hazard",
+    "Kind",
     "calling_line",
+    "fenced",
     "identity",
     "refuse_draw",
     "refuse_op",
@@ -43,6 +50,25 @@ _USE_BUFFER = "make the tensor before recording and copy new values into it betw
 _USE_VIEW = "use the form that returns a view, such as squeeze or reshape"
 _USE_GENERATOR = "pass generator=, and register it: record(..., generators=[...])"
 _USE_CUSTOM_OP = "wrap the code in torch.library.custom_op and declare what it mutates"
+
+
+class Kind(NamedTuple):
+    """A way to break a rule, in the words of every engine: rule, what was seen, what to do."""
+
+    rule: str
+    what: str
+    instead: str
+
+
+READ = Kind("G4", "reads a tensor's value on the host", _USE_DEVICE)
+WAIT = Kind("G4", "waits for the device", _USE_DEVICE)
+FRESH = Kind("G4", "copies fresh host data", _USE_BUFFER)
+SIZED = Kind("G5", "makes a shape that depends on values", _USE_MASK)
+RESHAPED = Kind("G6", "changes a tensor's shape or storage in place", _USE_VIEW)
+MOVED = Kind("G6", "gives a tensor another storage", _USE_BUFFER)
+IMPLICIT = Kind("G7", "draws from the implicit default generator", _USE_GENERATOR)
+STRANGER = Kind("G7", "draws from a generator that is not registered", _USE_GENERATOR)
+RAW = Kind("G2", "hands a raw address to code that is not recorded", _USE_CUSTOM_OP)
 
 
 class Hazard(RuntimeError):
@@ -84,15 +110,15 @@ def refuse_op(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None
     """Raise Hazard when `func` reads data on the host, sizes by data, or reshapes in place."""
     tags = func.tags
     if torch.Tag.data_dependent_output in tags:
-        _refuse("G4", func, "reads a tensor's value on the host", _USE_DEVICE)
+        _refuse(READ, func)
     if _sizes_by_data(func, args, kwargs):
-        _refuse("G5", func, "makes a shape that depends on values", _USE_MASK)
+        _refuse(SIZED, func)
     if torch.Tag.inplace_view in tags:
-        _refuse("G6", func, "changes a tensor's shape or storage in place", _USE_VIEW)
+        _refuse(RESHAPED, func)
 
 
-def _refuse(rule: str, func: Any, what: str, instead: str) -> None:
-    raise Hazard(rule, str(func), calling_line(), what, instead)
+def _refuse(kind: Kind, func: Any) -> None:
+    raise Hazard(kind.rule, str(func), calling_line(), kind.what, kind.instead)
 
 
 def _sizes_by_data(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
@@ -140,21 +166,16 @@ def refuse_draw(
         return
     generator = _argument(func, args, kwargs, "generator")
     if generator is None:
-        _refuse("G7", func, "draws from the implicit default generator", _USE_GENERATOR)
+        _refuse(IMPLICIT, func)
     elif identity(generator) not in registered:
-        _refuse("G7", func, "draws from a generator that is not registered", _USE_GENERATOR)
+        _refuse(STRANGER, func)
 
-
-_READ = ("G4", "reads a tensor's value on the host", _USE_DEVICE)
-_FRESH = ("G4", "copies fresh host data", _USE_BUFFER)
-_MOVE = ("G6", "gives a tensor another storage", _USE_BUFFER)
-_RAW = ("G2", "hands a raw address to code that is not recorded", _USE_CUSTOM_OP)
 
 _READS = "item tolist numpy cpu __array__ __repr__ __format__ __bool__ __float__ __int__ __index__"
 _FENCED = {
-    **dict.fromkeys((*_READS.split(), "__complex__", "__dlpack__"), _READ),
-    **dict.fromkeys(("tensor", "as_tensor", "asarray", "new_tensor", "pin_memory"), _FRESH),
-    "data_ptr": _RAW,
+    **dict.fromkeys((*_READS.split(), "__complex__", "__dlpack__"), READ),
+    **dict.fromkeys(("tensor", "as_tensor", "asarray", "new_tensor", "pin_memory"), FRESH),
+    "data_ptr": RAW,
 }
 _TAKES_TENSOR = ("as_tensor", "asarray")
 
@@ -182,7 +203,10 @@ class Fence(TorchFunctionMode):
     ) -> Any:
         """Refuse `func`, or run it."""
         kwargs = kwargs or {}
-        self._refuse(func, args, kwargs)
+        found = fenced(func, args, kwargs)
+        if found is not None:
+            op, kind = found
+            raise Hazard(kind.rule, op, calling_line(), kind.what, kind.instead)
         if getattr(func, "__name__", "") != "__setitem__":
             return func(*args, **kwargs)
         # A Python number stored by x[...] = 3.0 is a host tensor on CPU and a fill on a GPU.
@@ -192,23 +216,21 @@ class Fence(TorchFunctionMode):
         finally:
             self.writes_scalar = False
 
-    def _refuse(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        name = getattr(func, "__name__", "")
-        verdict = _FENCED.get(name)
-        if func == torch.Tensor.data.__set__:  # type: ignore[attr-defined]
-            name, verdict = "data", _MOVE
-        elif name == "to" and _leaves_device(args, kwargs):
-            verdict = _READ
-        elif name in _TAKES_TENSOR and args and isinstance(args[0], torch.Tensor):
-            verdict = None
-        if verdict is None:
-            return
-        rule, what, instead = verdict
-        op = "Tensor.data" if name == "data" else spoken(func)
-        raise Hazard(rule, op, calling_line(), what, instead)
+
+def fenced(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[str, Kind] | None:
+    """Return how a torch function is named and what it does wrong, None when it may be called."""
+    name = getattr(func, "__name__", "")
+    kind = _FENCED.get(name)
+    if func == torch.Tensor.data.__set__:  # type: ignore[attr-defined]
+        return "Tensor.data", MOVED
+    if name == "to" and _leaves_device(args, kwargs):
+        kind = READ
+    elif name in _TAKES_TENSOR and args and isinstance(args[0], torch.Tensor):
+        kind = None
+    return None if kind is None else (spoken(func), kind)
 
 
-def _leaves_device(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+def _leaves_device(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     """Return whether x.to(...) names the host in words, or a device other than x's own."""
     own = args[0].device
     for value in (*args[1:], *kwargs.values()):

@@ -14,7 +14,7 @@ import torch
 from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from .hazard import Fence, Hazard, calling_line, identity, refuse_draw, refuse_op
+from .hazard import FRESH, Fence, Hazard, calling_line, identity, refuse_draw, refuse_op
 from .memory import Memory
 from .plan import Part, Planner, mapped, refuse_device, tensors_of
 
@@ -115,9 +115,7 @@ class Tape(TorchDispatchMode):
     def _lift(self, func: OpOverload, fresh: torch.Tensor) -> torch.Tensor:
         if self._fence.writes_scalar and fresh.dim() == 0:
             return self._memory.constant(fresh)
-        what = "copies fresh host data"
-        instead = "make the tensor before recording and copy new values into it between replays"
-        raise Hazard("G4", str(func), calling_line(), what, instead)
+        raise Hazard(FRESH.rule, str(func), calling_line(), FRESH.what, FRESH.instead)
 
     def _refuse_scalar_copy(self, func: OpOverload, real: list[torch.Tensor]) -> None:
         """Raise Hazard for x[0] = 3.0: a copy from the host, while x[:1] = 3.0 is a fill."""
@@ -125,7 +123,7 @@ class Tape(TorchDispatchMode):
             return
         if any(self._memory.is_constant(tensor) for tensor in real):
             instead = "write the number through a slice, x[:1] = 3.0, or with fill_"
-            raise Hazard("G4", str(func), calling_line(), "copies a host scalar", instead)
+            raise Hazard("G4", str(func), calling_line(), FRESH.what, instead)
 
     def _refuse_layout(self, func: OpOverload, real: list[torch.Tensor]) -> None:
         for tensor in real:

@@ -26,6 +26,7 @@ class Profile:
     wide_draws  coupled draws at the large vocabulary, 0 where it takes too long
     noise_values  of each source that shows noise
     cliff_vocabulary, cliff_draws  of the case with equal rare ids
+    counted  tokens that a subject counts itself, on a CPU and on a GPU; 0: no such case
     """
 
     name: str
@@ -41,6 +42,7 @@ class Profile:
     noise_values: int
     cliff_vocabulary: int
     cliff_draws: int
+    counted: tuple[int, int] = (0, 0)
 
     @property
     def coupled_draws(self) -> int:
@@ -64,6 +66,7 @@ PROFILES = {
         noise_values=2**20,
         cliff_vocabulary=1024,
         cliff_draws=2**13,
+        counted=(0, 2**28),
     ),
     "ci": Profile(
         name="ci",
@@ -79,6 +82,7 @@ PROFILES = {
         noise_values=10 * 2**20,
         cliff_vocabulary=4096,
         cliff_draws=2**14,
+        counted=(0, 2**31),
     ),
     "deep": Profile(
         name="deep",
@@ -94,6 +98,7 @@ PROFILES = {
         noise_values=48 * 2**20,
         cliff_vocabulary=129_280,
         cliff_draws=25_600,
+        counted=(2**24, 10**10),
     ),
 }
 
@@ -148,6 +153,7 @@ class Context:
     """One combination of abilities under test.
 
     buffers: name -> role, of a subject of this combination, empty without BUFFERS.
+    blind: what the subject says that its engine cannot show.
     rank, ranks: of the processes that judge together.
     shard, shards: which of several runs that are added up later; shard 0 of 1 is a whole run.
     """
@@ -165,6 +171,7 @@ class Context:
     ranks: int = 1
     shard: int = 0
     shards: int = 1
+    blind: tuple[str, ...] = ()
 
     def part(self, draws: int) -> int:
         """This shard's part of what the whole run draws; no part is smaller than it must be."""

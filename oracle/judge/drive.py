@@ -5,13 +5,16 @@ from typing import Any
 
 import torch
 
+from .counting import counted
+from .fields import MalformedError, check_fields, validate
 from .history import History
-from .protocol import COMMIT, OUTPUTS, ROLES, Field, Setting, Subject, Tensors
+from .protocol import COMMIT, COUNTED, ROLES, Subject, Tensors
 from .redraw import after_coins, declared_noise, rows_drawn
 from .script import (
     Accept,
     Ask,
     Command,
+    Count,
     Eager,
     Load,
     Observe,
@@ -33,69 +36,6 @@ POISON = {
     "scratch": {"float": (float("nan"), 1e4), "int": (0, 1), "bool": (False, True)},
     "output": {"float": (float("nan"), 1e4), "int": (-7, -9), "bool": (False, True)},
 }
-
-
-class MalformedError(Exception):
-    """A mapping of the subject breaks the protocol; the text says which field and how."""
-
-
-def name_of(dtype: torch.dtype) -> str:
-    """The name of a torch dtype, such as 'bfloat16'."""
-    return str(dtype).removeprefix("torch.")
-
-
-def dimensions(setting: Setting, rows: int) -> dict[str, int]:
-    """The value of every dimension letter for one step."""
-    drafts = setting["drafts"]
-    return {
-        "B": rows,
-        "K": drafts,
-        "K+1": drafts + 1,
-        "Q": drafts if setting["sample_from_anchor"] else drafts + 1,
-        "V": setting["vocabulary"],
-        "D": setting["head"].shape[1],
-    }
-
-
-def validate(outputs: Tensors, setting: Setting, rows: int, abilities: Iterable[str]) -> None:
-    """Check the outputs of one block: presence, shape and dtype of every field."""
-    required = {"tokens"}
-    if "FLAGS" in abilities:
-        required |= {"flags"}
-    if "CLAIMS" in abilities:
-        required |= {"step_logits", "temperature", "greedy"}
-    if setting["forward"] == "backbone":
-        required |= {"hidden"}
-    if "CONFIDENCE" in abilities and "confidence_weight" in setting:
-        required |= {"confidence", "confidence_raw", "confidence_flags"}
-    check_fields("read()", outputs, OUTPUTS, required, setting, rows)
-
-
-def check_fields(
-    verb: str,
-    given: Tensors,
-    fields: Mapping[str, Field],
-    required: set[str],
-    setting: Setting,
-    rows: int,
-) -> None:
-    """Check a mapping of tensors: what is required is there, and everything has its form."""
-    missing = sorted(required - set(given))
-    if missing:
-        raise MalformedError(f"{verb} lacks {missing}, required by the claimed abilities")
-    letters = dimensions(setting, rows)
-    names = {"head": name_of(setting["head"].dtype), "step": setting["step_dtype"]}
-    for name, tensor in given.items():
-        if name not in fields:
-            raise MalformedError(f"{verb} holds {name!r}, required: one of {sorted(fields)}")
-        field = fields[name]
-        shape = tuple(letters[letter] for letter in field.shape.split())
-        dtype = names.get(field.dtype, field.dtype)
-        seen = name_of(tensor.dtype)
-        if tuple(tensor.shape) != shape or seen != dtype:
-            raise MalformedError(
-                f"{name} is {seen} {tuple(tensor.shape)}, required: {dtype} {shape}"
-            )
 
 
 def stored(tensor: torch.Tensor) -> torch.Tensor:
@@ -186,6 +126,28 @@ class Driver:
         drawn = (start["generator"], after["noise"]["generator"])
         noise, ended = declared_noise(*drawn, setting, rows)
         return {"redrawn": noise[:live].clone(), "state_as_declared": ended}
+
+    def count(self, command: Count) -> dict[str, Any]:
+        """Count blocks from a seed: as the subject counts them, or by reading every one."""
+        setting, before = self.plan.setting, self.path()
+        self.subject.reseed(command.seed)
+        counts: Tensors
+        if command.read:
+            blocks = (self.tokens() for _ in range(command.replays))
+            counts = counted(blocks, self.live["anchor"], setting["vocabulary"])
+        else:
+            counts = self.subject.counts(command.replays)
+            check_fields("counts()", counts, COUNTED, set(COUNTED), setting, self.rows())
+        copies = {name: stored(table) for name, table in counts.items()}
+        named = {"seed": command.seed, "replays": command.replays, "read": command.read}
+        return {**named, "before": before, "after": self.path(), "counts": copies}
+
+    def tokens(self) -> torch.Tensor:
+        """Run one block and read its tokens, left where they lie."""
+        self.subject.replay()
+        outputs: Tensors = self.subject.read()
+        validate(outputs, self.plan.setting, self.rows(), self.abilities)
+        return outputs["tokens"].clone()
 
     def read(self, command: Read) -> dict[str, Any]:
         """Read the block, validate it, store a copy and keep what was returned."""

@@ -2,6 +2,7 @@
 
 import os
 import platform
+from collections.abc import Sequence
 from functools import cache
 from importlib import metadata
 from typing import Any
@@ -21,10 +22,11 @@ def version(package: str) -> str:
         return "absent"
 
 
-def environment(device: str) -> dict[str, Any]:
+def environment(device: str, peaks: Sequence[int] = ()) -> dict[str, Any]:
     """Versions, machine, GPU and every DRAFTPROOF_ variable as found.
 
-    device 'cpu' or 'cuda'. Returns plain values only.
+    device 'cpu' or 'cuda'; peaks: bytes of GPU memory that each process of the run reserved at
+    most. Returns plain values only.
     """
     found: dict[str, Any] = {name: version(name) for name in PACKAGES}
     found["python"] = platform.python_version()
@@ -36,6 +38,8 @@ def environment(device: str) -> dict[str, Any]:
         found["gpu"] = properties.name
         found["sm_count"] = properties.multi_processor_count
         found["cuda"] = str(torch.version.cuda)
+        if peaks:
+            found["gpu_peak_bytes"] = list(peaks)
     found["variables"] = {
         name: value for name, value in sorted(os.environ.items()) if name.startswith(PREFIX)
     }

@@ -49,7 +49,8 @@ EXPLAINED: dict[str, Words] = {
     ),
     "equality": Words(
         "the float64 race on the same noise gives the same id, or the two keys lie within the sum "
-        "of their rounding bounds",
+        "of their rounding bounds; race noise on CUDA is that which Philox gives for the "
+        "generator's seed and offset before the block",
         "the law of the noise, its independence, a fault among near ties",
     ),
     "invariance": Words(
@@ -87,9 +88,11 @@ EXPLAINED: dict[str, Words] = {
     ),
     "draft_law": Words(
         "mean likelihood ratio of known faults below 1 / a; exact binomials on dyadic intervals; "
-        "G or Pearson over pools that expect 50 draws, 1e-3 then 1e-6 on fresh draws",
+        "G or Pearson over pools that expect 50 draws, 1e-3 then 1e-6 on fresh draws; draws that "
+        "the sampler counts itself alike, pairs of rows and of replays against products of laws",
         "small shifts inside a pool that no listed fault resembles; a row that reads its "
-        "neighbour's previous token",
+        "neighbour's previous token; counts that are wrong in few of 32 calls, since four of them "
+        "are made again and counted by the judge",
     ),
     "claim": Words(
         "U = F(x-) + W p(x) under the exported law is uniform: G over 64 bins in two orders",

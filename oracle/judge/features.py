@@ -26,6 +26,7 @@ FEATURES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "accept: greedy, chain, block, one-hot, mixed, cut": (("ACCEPTS",), ("accept_rule",)),
     "top-k and top-p of the target": (("ACCEPTS",), ("accept_rule", "lossless")),
     "losslessness at T > 0": (("DRAWS", "ACCEPTS"), ("lossless",)),
+    "draws counted on the device": (("COUNTS", "NOISE"), ("draft_law",)),
     "a row apart from its neighbours": (("DRAWS",), ("block_law", "independence")),
     "accepted length": (("DRAWS", "ACCEPTS"), ("accept_length",)),
     "draft noise apart from coins": (("DRAWS", "ACCEPTS"), ("independence",)),

@@ -13,6 +13,7 @@ from . import crew
 from .budget import Ledger
 from .checks import named
 from .context import PROFILES, Context
+from .device import peak
 from .loading import load_factory
 from .trial import Result, Trial, workload_named
 from .verdict import Verdict, errored
@@ -36,6 +37,7 @@ class Order:
     threads: int = 1
     shard: int = 0
     shards: int = 1
+    require_gpu: bool = False
 
     def trial(self) -> Trial:
         """The run, in this process."""
@@ -43,7 +45,8 @@ class Order:
         profile = PROFILES[self.profile]
         context = Context("dspark", "counter", self.device, self.engine, self.seed, profile, source)
         context = replace(context, shard=self.shard, shards=self.shards)
-        return Trial(load_factory(self.subject), context, self.reproduce, Ledger(self.alpha))
+        found = Trial(load_factory(self.subject), context, self.reproduce, Ledger(self.alpha))
+        return replace(found, require_gpu=self.require_gpu)
 
 
 def jobs_for(device: str, asked: int, workload: str = "synthetic") -> int:
@@ -71,16 +74,26 @@ def label_of(order: Order, combination: Combination) -> str:
     return replace(order.trial().context, family=family, dialect=dialect).label
 
 
-def job(
-    order: Order, combination: Combination, check: str
-) -> tuple[list[Result], dict[str, float]]:
-    """Judge one check of one combination; results, and what they spent."""
+@dataclass(frozen=True)
+class Done:
+    """What a job found, what it spent, which process did it and how much GPU memory that held."""
+
+    results: list[Result]
+    spent: dict[str, float]
+    process: int
+    peak: int
+
+
+def job(order: Order, combination: Combination, check: str) -> Done:
+    """Judge one check of one combination."""
     trial, context = probed(order, combination)
     trial.ledger.spent = {}
     module = named(check)
     if isinstance(context, Verdict):
-        return [Result(module.NAME, label_of(order, combination), "-", context, 0.0)], {}
-    return list(trial.judge(module, context)), dict(trial.ledger.spent)
+        found = [Result(module.NAME, label_of(order, combination), "-", context, 0.0)]
+    else:
+        found = list(trial.judge(module, context))
+    return Done(found, dict(trial.ledger.spent), os.getpid(), peak(order.device))
 
 
 def shared_out(
@@ -90,10 +103,12 @@ def shared_out(
     jobs: int,
     ledger: Ledger,
     progress: Callable[[str], None],
+    peaks: dict[int, int] | None = None,
 ) -> Iterator[Result]:
     """Judge every combination by every check over `jobs` processes; results in the usual order.
 
-    What all jobs spent is taken from `ledger`, which may find that a line is overspent.
+    What all jobs spent is taken from `ledger`, which may find that a line is overspent. peaks gets
+    the GPU memory that each process held at most.
     """
     work = [(combination, check.NAME) for combination in combinations for check in checks]
     found: dict[int, list[Result]] = {}
@@ -104,12 +119,15 @@ def shared_out(
             combination, check = work[sent[done]]
             progress(f"{' '.join(combination)}: {check}")
             try:
-                found[sent[done]], spent = done.result()
+                ended = done.result()
             except BrokenExecutor:
                 label = label_of(order, combination)
                 died = errored("a process that judged died; --jobs 1 shows what it said last")
-                found[sent[done]], spent = [Result(check, label, "-", died, 0.0)], {}
-            for line, probability in spent.items():
+                ended = Done([Result(check, label, "-", died, 0.0)], {}, 0, 0)
+            found[sent[done]] = ended.results
+            if peaks is not None and ended.process:
+                peaks[ended.process] = max(ended.peak, peaks.get(ended.process, 0))
+            for line, probability in ended.spent.items():
                 ledger.take(line, probability)
     for number in range(len(work)):
         yield from found[number]

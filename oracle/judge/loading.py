@@ -15,7 +15,7 @@ NAMED = {
     "torch": "oracle.subjects.torch_ops:factory",
 }
 ALWAYS = {"describe": 0, "load": 1, "replay": 0, "read": 0}
-ARGUMENTS = {"gate": 1, "eager": 1, "reseed": 1, "accept": 1, "reweight": 1}
+ARGUMENTS = {"gate": 1, "eager": 1, "reseed": 1, "accept": 1, "reweight": 1, "counts": 1}
 
 
 class AdapterError(Exception):

@@ -98,10 +98,17 @@ COMMIT = {
     "coins": Field("B K+1", "float32", "uniforms used: K accept coins, then the final draw"),
 }
 
+COUNTED = {
+    "steps": Field("K V V", "int64", "[k, a, b]: draft k was b after a, the anchor at k = 0"),
+    "rows": Field("K V V", "int64", "[k, a, b]: draft k of row 2 r was a, that of row 2 r + 1 b"),
+    "replays": Field("K V V", "int64", "[k, a, b]: draft k of a row was a, one replay later b"),
+}
+
 DESCRIPTION = {
     "name": "str, as printed",
     "abilities": "tuple of names in ABILITIES",
     "stages": "str, optional: the arithmetic, a key of margin.ARITHMETIC; default 'torch-<device>'",
+    "blind": "tuple of str, optional: what its engine cannot show; printed with the verdict",
 }
 
 ABILITIES = {
@@ -113,6 +120,8 @@ ABILITIES = {
     " before the first block: folded False, replays 0, bucket 0",
     "BUFFERS": "buffers() -> {name: {tensor, role, pad, rows}}, see ROLES and PADS",
     "NOISE": "noise_state() -> see NOISE_STATE; reseed(seed: int)",
+    "COUNTS": "counts(replays) -> COUNTED, with NOISE: so many blocks of what is loaded, like as"
+    " many replay()s, and how often each pair of tokens came up in the live rows of this call",
     "EAGER": "eager(inputs) -> OUTPUTS: a block outside the recording; what was loaded stays",
     "WEIGHTS": "reweight(weights: {'head', 'w1', ...: tensor}): copied into the weights in use",
     "HEADS": "serves markov 'gated' and 'rnn', and mup",
@@ -127,6 +136,7 @@ VERBS = {
     "REPLAYS": ("path",),
     "BUFFERS": ("buffers",),
     "NOISE": ("noise_state", "reseed"),
+    "COUNTS": ("counts",),
     "EAGER": ("eager",),
     "WEIGHTS": ("reweight",),
     "ACCEPTS": ("accept",),

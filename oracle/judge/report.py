@@ -109,6 +109,7 @@ def served(results: Sequence[Result]) -> dict[str, dict[str, Any]]:
             "dialect": context.dialect,
             "abilities": list(context.abilities),
             "buffers": dict(context.buffers),
+            "blind": list(context.blind),
         }
         for context in (result.context for result in results)
         if context is not None
@@ -210,6 +211,22 @@ def not_run(report: Mapping[str, Any]) -> Iterable[str]:
         yield f"{count} not applicable: {reason}"
 
 
+def unseen(report: Mapping[str, Any], run: Run) -> Iterable[str]:
+    """What no verdict of this run speaks of, by the subject's own account."""
+    told = [tuple(found.get("blind", ())) for found in report["served"].values()]
+    for things in dict.fromkeys(filter(None, told)):
+        yield f"engine {run.engine} cannot show: {'; '.join(things)}"
+
+
+def memory(report: Mapping[str, Any]) -> str:
+    """How much GPU memory the processes of a run held at most, as the end of a sentence."""
+    peaks = report["environment"].get("gpu_peak_bytes", ())
+    if not peaks:
+        return ""
+    over = f" over {len(peaks)} processes" if len(peaks) > 1 else ""
+    return f"; peak GPU memory {sum(peaks) / 1e9:.2f} GB{over}"
+
+
 def render(report: Mapping[str, Any], run: Run, console: Console) -> None:
     """Print header, table, failures, what did not run, and the sum."""
     where = report["environment"].get("gpu", report["environment"]["machine"])
@@ -223,12 +240,12 @@ def render(report: Mapping[str, Any], run: Run, console: Console) -> None:
     console.print(table(report))
     for group in failures(report):
         console.print(failure(group, run))
-    for line in not_run(report):
+    for line in (*not_run(report), *unseen(report, run)):
         console.print(f"[dim]{escape(line)}[/]")
     counts = ", ".join(f"{n} {name}" for name, n in report["counts"].items() if n)
     spent = sum(report["alarm_spent"].values())
     colour = COLOURS[Outcome(report["verdict"])]
     console.print(
         f"[{colour}]{report['verdict']}[/]: {counts}; false-alarm probability spent "
-        f"{spent:.1e} of {report['alpha']:.0e}; exit code {report['exit_code']}"
+        f"{spent:.1e} of {report['alpha']:.0e}{memory(report)}; exit code {report['exit_code']}"
     )

@@ -37,6 +37,18 @@ class Read:
 
 
 @dataclass(frozen=True)
+class Count:
+    """Run blocks of what is loaded from a seed, and store how often each pair of tokens came up.
+
+    read: the judge counts, block by block; else the subject does (COUNTS).
+    """
+
+    seed: int
+    replays: int
+    read: bool = False
+
+
+@dataclass(frozen=True)
 class Eager:
     """Run the named inputs outside the recording, and store the outputs like a read."""
 
@@ -93,7 +105,18 @@ class Ask:
 
 
 Command: TypeAlias = (
-    Reseed | Load | Replay | Read | Eager | Reweight | Poison | Observe | Reread | Accept | Ask
+    Reseed
+    | Load
+    | Replay
+    | Read
+    | Count
+    | Eager
+    | Reweight
+    | Poison
+    | Observe
+    | Reread
+    | Accept
+    | Ask
 )
 
 

@@ -12,8 +12,10 @@ from .answer import counts, judged, undecided
 from .budget import Ledger
 from .checks import ALL
 from .context import Context, Workload
-from .drive import Driver, MalformedError
+from .device import Capability, abilities_on_cpu, capability, lacks
+from .drive import Driver
 from .environment import environment
+from .fields import MalformedError
 from .history import History
 from .loading import AdapterError, CannotServeError, build
 from .merge import World, added, merged
@@ -51,6 +53,8 @@ class Trial:
     """One run over a subject.
 
     reproduce: the command line that repeats the run. keep: whether results hold their histories.
+    require_gpu: what is left out because of the device is unknown, not beside the point.
+    capability: of the GPU, None to ask for it.
     """
 
     factory: Factory
@@ -61,6 +65,8 @@ class Trial:
     checks: tuple[ModuleType, ...] = ALL
     combinations: tuple[tuple[str, str], ...] = COMBINATIONS
     world: World = field(default_factory=World)
+    require_gpu: bool = False
+    capability: Capability | None = None
 
     def run(self, progress: Callable[[str], None] = lambda _: None) -> Iterator[Result]:
         """Judge every combination of abilities by every check; results come as they are found.
@@ -82,11 +88,11 @@ class Trial:
 
     def probe(self, context: Context) -> Context | Verdict:
         """Build a small subject to learn the abilities and buffers of a combination."""
-        material = context.workload.material(context.seed, 61, torch.float32)
-        setting = context.setting(material, drafts=3, buckets=(4, 8))
+        setting = small(context)
         try:
-            abilities = tuple(build(self.factory, placed(setting)).describe()["abilities"])
-            context = replace(context, abilities=abilities)
+            told = build(self.factory, placed(setting)).describe()
+            abilities, blind = tuple(told["abilities"]), tuple(map(str, told.get("blind", ())))
+            context = replace(context, abilities=abilities, blind=blind)
             setting["forward"] = context.forward
             subject: Any = build(self.factory, placed(setting))
             if "BUFFERS" not in abilities:
@@ -94,7 +100,7 @@ class Trial:
             roles = {name: str(entry["role"]) for name, entry in subject.buffers().items()}
             return replace(context, buffers=roles)
         except CannotServeError as error:
-            return not_applicable(str(error))
+            return self.skipped(setting, str(error))
         except AdapterError as error:
             return errored(str(error))
         except Exception as error:  # noqa: BLE001 - whatever a subject raises is its verdict
@@ -104,7 +110,8 @@ class Trial:
         """One check on all its cases."""
         lacking = [need for need in check.NEEDS if need not in context.abilities]
         if lacking:
-            verdict = not_applicable(f"the subject does not claim {', '.join(lacking)}")
+            reason = f"the subject does not claim {', '.join(lacking)}"
+            verdict = self.skipped(small(context), reason, lacking)
             yield Result(check.NAME, context.label, "-", verdict, 0.0)
             return
         over_ranks = "RANKS" in check.NEEDS
@@ -136,10 +143,12 @@ class Trial:
     ) -> tuple[History | None, Verdict]:
         """Build, play, judge; stage two on the same subject when stage one was alarmed."""
         plan = seeded(plan, context)
+        if missing := self.missing(plan.setting):
+            return None, missing
         try:
             subject = build(self.factory, placed(plan.setting))
         except CannotServeError as error:
-            return None, not_applicable(str(error))
+            return None, self.skipped(plan.setting, str(error))
         except Exception as error:  # noqa: BLE001 - a subject that cannot be built has errored
             return None, errored(f"building it raised {type(error).__name__}: {error}")
         history = self.opened(plan, subject, context)
@@ -162,6 +171,8 @@ class Trial:
         """Build and play on every rank at once; each judges what all of them saw."""
         self.world.gather(plan.case)
         plan = seeded(plan, context)
+        if missing := self.missing(plan.setting):
+            return None, missing
         history: History | None = None
         failure: Verdict | None = None
         try:
@@ -169,7 +180,8 @@ class Trial:
             history = self.opened(plan, subject, context)
             self.play(Driver(subject, plan, history), history, plan.commands)
         except CannotServeError as error:
-            failure = not_applicable(str(error))
+            # Whether a CPU is served would be asked of all ranks at once, and not all need decline.
+            failure = (unknown if self.require_gpu else not_applicable)(str(error))
         except Exception as error:  # noqa: BLE001 - a subject that cannot be built has errored
             failure = errored(
                 f"rank {context.rank}: building it raised {type(error).__name__}: {error}"
@@ -183,6 +195,19 @@ class Trial:
         if isinstance(answer, Pending):
             return together, unknown(f"a check of ranks has no second stage: {answer.reason}")
         return together, answer
+
+    def skipped(self, setting: Setting, reason: str, needs: Iterable[str] = ()) -> Verdict:
+        """The answer to what a subject does not serve, or does not claim: `needs`."""
+        if self.require_gpu:
+            elsewhere = abilities_on_cpu(self.factory, setting)
+            if elsewhere is not None and set(needs) <= set(elsewhere):
+                return unknown(f"left out on the GPU that is required, not on a CPU: {reason}")
+        return not_applicable(reason)
+
+    def missing(self, setting: Setting) -> Verdict | None:
+        """The answer where the GPU has not what a setting needs, None where it has."""
+        why = lacks(setting, self.capability or capability(setting["device"]))
+        return (unknown if self.require_gpu else not_applicable)(why) if why else None
 
     def everyones(self, results: list[Result]) -> list[Result]:
         """The results of all processes; the ledger then holds what all of them spent."""
@@ -219,6 +244,12 @@ class Trial:
             history.error = str(error)
         except Exception as error:  # noqa: BLE001 - whatever a subject raises is its verdict
             history.error = f"{type(error).__name__}: {error}"
+
+
+def small(context: Context) -> dict[str, Any]:
+    """A setting of a combination that costs little to serve."""
+    material = context.workload.material(context.seed, 61, torch.float32)
+    return context.setting(material, drafts=3, buckets=(4, 8))
 
 
 def seeded(plan: Plan, context: Context) -> Plan:

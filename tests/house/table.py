@@ -34,7 +34,10 @@ TABLE = {
     ".judge.protocol",
     "oracle/judge/archive.py": "jsonschema .judge.answer .judge.budget .judge.history "
     ".judge.redraw .judge.trial .judge.verdict",
-    "oracle/judge/drive.py": "torch .judge.protocol .judge.script .judge.history .judge.redraw",
+    "oracle/judge/drive.py": "torch .judge.counting .judge.fields .judge.protocol .judge.script "
+    ".judge.history .judge.redraw",
+    "oracle/judge/fields.py": ".judge.protocol .judge.walk",
+    "oracle/judge/counting.py": "torch .judge.fields",
     "oracle/judge/margin.py": "numpy",
     "oracle/judge/significance.py": "numpy scipy",
     "oracle/judge/bank.py": "numpy scipy .judge.significance",
@@ -52,6 +55,8 @@ TABLE = {
     ".judge.loading .judge.margin .judge.protocol .judge.script .judge.trial",
     "oracle/judge/planning.py": "numpy .judge.bank .judge.scan .judge.significance",
     "oracle/judge/verdict.py": "",
+    "oracle/judge/foretold.py": "torch numpy .reference.noise .judge.history .judge.protocol "
+    ".judge.redraw .judge.verdict",
     "oracle/judge/redraw.py": "torch .reference.* .judge.protocol",
     "oracle/judge/context.py": "torch .judge.protocol",
     "oracle/judge/binding.py": "torch .reference.* .judge.protocol",
@@ -72,14 +77,17 @@ TABLE = {
     ".judge.timeline",
     "oracle/judge/answer.py": ".judge.budget .judge.checks .judge.context .judge.history "
     ".judge.margin .judge.sums .judge.verdict",
+    "oracle/judge/device.py": "torch .judge.loading .judge.protocol",
     "oracle/judge/trial.py": "torch .judge.answer .judge.protocol .judge.script .judge.drive "
     ".judge.history .judge.context .judge.checks .judge.budget .judge.verdict .judge.loading "
+    ".judge.device .judge.fields "
     ".judge.environment .judge.merge .judge.seeds .workloads.*",
     "oracle/judge/shards.py": "jsonschema .judge.answer .judge.budget .judge.checks .judge.context "
     ".judge.evidence .judge.history .judge.loading .judge.report .judge.script .judge.sums "
     ".judge.trial .judge.verdict",
     "oracle/judge/crew.py": "",
     "oracle/judge/jobs.py": "torch .judge.budget .judge.checks .judge.context .judge.crew "
+    ".judge.device "
     ".judge.loading .judge.trial .judge.verdict",
     "oracle/judge/report.py": "rich jsonschema .judge.verdict .judge.budget .judge.checks "
     ".judge.trial .judge.environment",
@@ -108,10 +116,11 @@ TABLE = {
     "oracle/judge/checks/*.py": "torch numpy .reference.* .judge.script .judge.history "
     ".judge.verdict .judge.margin .judge.significance .judge.budget .judge.protocol "
     ".judge.context .judge.coupling .judge.goodness .judge.walk .judge.attribution "
+    ".judge.foretold "
     ".judge.continuity .judge.merge .judge.parity .judge.seeds .judge.bank .judge.scan "
     ".judge.chain .judge.lattice .judge.transform .judge.binding .judge.binomial "
     ".judge.prefix_law .judge.staleness .judge.sums .judge.timeline .judge.checks.lateness "
-    ".judge.checks.sampling .judge.checks.gates .workloads.synthetic",
+    ".judge.checks.sampling .judge.checks.gates .judge.checks.wide .workloads.synthetic",
     "oracle/subjects/__init__.py": "",
     "oracle/subjects/reference.py": "torch numpy .reference.* .judge.protocol .judge.binding",
     "oracle/subjects/torch_ops.py": "torch .judge.protocol",
@@ -158,12 +167,13 @@ TABLE = {
     ".logits .bias .noise "
     ".shards .sampler .runner .borrowed .graph.engine .acceptor .target",
     "impl/borrowed.py": "torch",
+    "impl/tally.py": "torch .buffers .graph.engine",
     "impl/setting.py": "torch .bias .buffers .confidence .config .logits .plan .shards",
     "impl/facts.py": "torch .shards .ranks .plan .bias .config .gate .logits .sampler",
     "impl/assembly.py": "torch .plan .config .stages .logits .bias .noise .sampler .runner "
     ".proposer "
     ".graph .graph.engine .acceptor .coins .epilogue .fused .shards .ranks",
-    "impl/subject.py": "torch .plan .proposal .setting .gate .buffers .stages .noise "
+    "impl/subject.py": "torch .tally .plan .proposal .setting .gate .buffers .stages .noise "
     ".facts .sampler .runner .proposer .assembly .backbone .graph .graph.engine "
     ".target",
     "impl/graph/__init__.py": "torch .graph.engine .graph.cuda .graph.emulator .graph.hazard",

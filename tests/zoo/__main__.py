@@ -13,6 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from oracle.judge import archive
 from oracle.judge.jobs import jobs_for
+from oracle.options import engine_and_device
 
 from . import figure as heat_map
 from . import guide as guides
@@ -70,6 +71,9 @@ def zoo(
     only: Annotated[list[str] | None, typer.Option(help="only this specimen or control")] = None,
     check: Annotated[list[str] | None, typer.Option(help="only this check; repeatable")] = None,
     jobs: Annotated[int, typer.Option(min=0, help="processes; 0: one a core, 4 at most")] = 0,
+    engine: Annotated[str, typer.Option(help="emulator, or cuda for faults of recordings")] = (
+        "emulator"
+    ),
     json_file: Annotated[Path | None, typer.Option("--json", help="write the matrix")] = None,
     save: Annotated[Path | None, typer.Option(help="folder for the histories of kills")] = None,
     figure: Annotated[Path | None, typer.Option(help="draw the matrix; needs matplotlib")] = None,
@@ -85,13 +89,16 @@ def zoo(
     only, check = only or [], check or []
     refuse_unknown("profile", [profile], tuple(SIZES))
     refuse_unknown("check", check, CHECKS)
+    refuse_unknown("engine", [engine], ("emulator", "cuda"))
+    engine, device = engine_and_device(engine)
     refuse_unknown("specimen or control", only, (*(s.id for s in everyone()), *SPARED))
     if figure is not None and (missing := heat_map.missing()):
         raise typer.BadParameter(missing)
     checks = tuple(name for name in CHECKS if not check or name in check)
-    work = planned(profile, full=full, only=only, checks=checks)
-    cells = behind_a_bar(work, profile, seed, jobs_for("cpu", jobs), console, save)
-    run, sums = Run(profile, seed, full, checks, absent(profile, only)), totals(cells)
+    work = planned(profile, full=full, only=only, checks=checks, engine=engine)
+    cells = behind_a_bar(work, profile, seed, jobs_for(device, jobs), console, save)
+    run = Run(profile, seed, full, checks, absent(profile, only, engine), engine)
+    sums = totals(cells)
     if json_file is not None:
         report = document(run, cells, sums)
         json_file.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")

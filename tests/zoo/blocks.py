@@ -28,14 +28,15 @@ class Errs(Multinomial):
         """Err in a share of the rows; what: 'token' or 'hidden' of the next row, or a tile."""
         super().__init__(setting)
         self.share, self.what = share, what
-        self.luck = torch.Generator().manual_seed(setting["seed"] + 5)
+        self.luck = torch.Generator(setting["device"]).manual_seed(setting["seed"] + 5)
 
     def replay(self) -> None:
         """Draw each step at the row's own law, but for the rows that err."""
         setting, inputs = self.setting, self.inputs
         base = inputs["hidden"][:, -setting["drafts"] :].float() @ self.head.T
         greedy = (inputs["top_k"] <= 1) | (inputs["temperature"] < 1e-6)
-        wrong = (torch.rand(len(greedy), generator=self.luck) < self.share) & ~greedy
+        luck = torch.rand(len(greedy), generator=self.luck, device=greedy.device)
+        wrong = (luck < self.share) & ~greedy
         if self.what == "hidden":
             wrong[:LAUNCH] = False
         heat = inputs["temperature"].clamp(min=1e-5).unsqueeze(1)

@@ -35,6 +35,7 @@ python -m tests.zoo --only restage_skip    one specimen or control; may be repea
 python -m tests.zoo --check coupled        one check; may be repeated
 python -m tests.zoo --json FILE --figure FILE.png
 python -m tests.zoo --save DIR             store every kill; draftproof judge DIR judges it again
+python -m tests.zoo --engine cuda          faults of recordings, under CUDA graphs
 ```
 
 By default a specimen meets its named killer and its named blind check, and a control meets every
@@ -44,7 +45,9 @@ the profile; blind checks and controls have those of smoke, which is what leaves
 unexpected: the killer does not kill, the blind check does not hold, a control is flagged, or a
 check raises. Kills by other checks are counted and are no fault. `--json` follows
 `matrix.schema.json`; `--figure` needs the extra `report`. What needs ranks, or the draws of profile
-ci, is listed with the command that judges it.
+ci, is listed with the command that judges it. `--engine cuda` judges the rooms memory, staleness
+and capture, none of which leans on what the emulator alone shows, and the control `folded`; the
+other rooms are listed: their faults lie in arithmetic, in noise or in a rule, not in a recording.
 
 One specimen by hand:
 

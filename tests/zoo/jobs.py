@@ -36,10 +36,10 @@ def factory_of(row: str, profile: str) -> Factory:
 
 @cache
 def probed(
-    row: str, combination: tuple[str, str], profile: str, seed: int
+    row: str, combination: tuple[str, str], profile: str, seed: int, engine: str
 ) -> tuple[Trial, Context | Verdict]:
     """A run on a row, and what the row is able to do in a combination; once a process."""
-    asked = context(combination, seed=seed, profile=SIZES[profile])
+    asked = context(combination, engine=engine, seed=seed, profile=SIZES[profile])
     trial = Trial(factory_of(row, profile), asked)
     return trial, trial.probe(asked)
 
@@ -56,11 +56,11 @@ def kept(result: Result, job: Job, folder: Path, again: str, number: int) -> Non
 def judged(job: Job, profile: str, seed: int, folder: Path | None = None) -> Cell:
     """Judge one cell, each with a budget of its own. folder: for the histories of kills."""
     start = time.perf_counter()
-    trial, found = probed(job.row, job.combination, job.sizes or profile, seed)
+    trial, found = probed(job.row, job.combination, job.sizes or profile, seed, job.engine)
     if isinstance(found, Verdict):
         return cell(job, [Seen("-", found.outcome.value, found.reason, 0.0)])
     again = f"python -m tests.zoo --profile {profile} --seed {seed} --only {job.row} "
-    again += f"--check {job.check}"
+    again += f"--check {job.check} --engine {job.engine}"
     run = replace(trial, ledger=Ledger(), keep=folder is not None, reproduce=again)
     seen: list[Seen] = []
     try:

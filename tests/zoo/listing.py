@@ -39,6 +39,7 @@ class Run:
     full: bool
     checks: tuple[str, ...]
     away: Mapping[str, str]
+    engine: str = "emulator"
 
 
 def document(run: Run, cells: Sequence[Cell], sums: Totals) -> dict[str, Any]:
@@ -49,7 +50,8 @@ def document(run: Run, cells: Sequence[Cell], sums: Totals) -> dict[str, Any]:
         "profile": run.profile,
         "seed": run.seed,
         "full": run.full,
-        "environment": environment("cpu"),
+        "engine": run.engine,
+        "environment": environment("cuda" if run.engine == "cuda" else "cpu"),
         "checks": list(run.checks),
         "specimens": [
             {

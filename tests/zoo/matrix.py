@@ -1,7 +1,7 @@
 """Specimens and controls against checks: what each cell says, and what is expected of it."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from oracle.judge.checks import ALL
@@ -19,6 +19,10 @@ CHECKS = tuple(check.NAME for check in ALL)
 MODULES = {check.NAME: check for check in ALL}
 # The profiles whose draws are enough for what is rare, or shows at a large vocabulary only.
 LARGE = ("ci", "deep")
+# The rooms whose faults lie in what is recorded, loaded or kept: the engine cuda shows them too.
+RECORDED = ("tests.zoo.memory", "tests.zoo.staleness", "tests.zoo.capture")
+# Of the controls, the one that is recorded as those are.
+RECORDED_CONTROL = "folded"
 RAISED = "raised"
 FINE = (Outcome.HOLDS, Outcome.NOT_APPLICABLE)
 
@@ -58,7 +62,8 @@ class Seen:
 class Job:
     """One cell to be judged. row: id of a specimen or of a control.
 
-    sizes: the profile that says how much is drawn, where it is not the one of the run.
+    sizes: the profile that says how much is drawn, where it is not the one of the run. engine: what
+    captures and replays.
     """
 
     row: str
@@ -66,6 +71,7 @@ class Job:
     check: str
     role: Role
     sizes: str = ""
+    engine: str = "emulator"
 
     @property
     def label(self) -> str:
@@ -120,8 +126,11 @@ def torchrun(specimen: Specimen) -> str:
     )
 
 
-def elsewhere(specimen: Specimen, profile: str) -> str:
-    """Why a specimen cannot be judged in one process at this profile; empty where it can."""
+def elsewhere(specimen: Specimen, profile: str, engine: str = "emulator") -> str:
+    """Why a specimen is not judged in one process of this engine and profile; '' where it is."""
+    if engine == "cuda" and specimen.module not in RECORDED:
+        room = specimen.module.rpartition(".")[2]
+        return f"judged on the emulator, its fault is one of {room}: python -m tests.zoo"
     if specimen in SHARED:
         return f"judged under torchrun: {torchrun(specimen)}"
     if specimen in (*RARE, *WIDE) and profile not in LARGE:
@@ -136,15 +145,21 @@ def role_of(specimen: Specimen, check: str) -> Role:
 
 
 def planned(
-    profile: str, *, full: bool, only: Sequence[str] = (), checks: Sequence[str] = CHECKS
+    profile: str,
+    *,
+    full: bool,
+    only: Sequence[str] = (),
+    checks: Sequence[str] = CHECKS,
+    engine: str = "emulator",
 ) -> list[Job]:
     """The cells to judge: of specimens the named checks, of controls every check.
 
     full: of specimens every check, and of controls every combination, at the profile itself.
+    engine: 'cuda' leaves out what no recording shows.
     """
     jobs = []
     for specimen in everyone():
-        if (only and specimen.id not in only) or elsewhere(specimen, profile):
+        if (only and specimen.id not in only) or elsewhere(specimen, profile, engine):
             continue
         for check in checks:
             role = role_of(specimen, check)
@@ -153,13 +168,13 @@ def planned(
             if full or role is not Role.OTHER:
                 jobs.append(Job(specimen.id, specimen.combination, check, role, sizes))
     for number, control in enumerate(SPARED):
-        if only and control not in only:
+        if (only and control not in only) or (engine == "cuda" and control != RECORDED_CONTROL):
             continue
         if full:
             jobs += [Job(control, c, n, Role.CONTROL) for c in COMBINATIONS for n in checks]
         else:
             jobs += dealt(number, control, profile, checks)
-    return jobs
+    return [replace(job, engine=engine) for job in jobs]
 
 
 def dealt(number: int, control: str, profile: str, checks: Sequence[str]) -> list[Job]:
@@ -244,7 +259,7 @@ def totals(cells: Sequence[Cell]) -> Totals:
     )
 
 
-def absent(profile: str, only: Sequence[str] = ()) -> Mapping[str, str]:
+def absent(profile: str, only: Sequence[str] = (), engine: str = "emulator") -> Mapping[str, str]:
     """Specimens that are judged elsewhere, with the command that does it."""
     asked = [specimen for specimen in everyone() if not only or specimen.id in only]
-    return {s.id: why for s in asked if (why := elsewhere(s, profile))}
+    return {s.id: why for s in asked if (why := elsewhere(s, profile, engine))}

@@ -16,6 +16,7 @@ from ..script import Command, Load, Plan, Read, Replay
 from ..significance import CASE_ALARM
 from ..verdict import Pending, Verdict, holds, unknown, violated
 from ..walk import dtype_of
+from . import wide
 
 NAME = "draft_law"
 LEDGER = ("draw law", "exact law")
@@ -27,6 +28,8 @@ VOCABULARY, DRAFTS, EVERY_ID = 16, 3, 2**30
 # Stage two draws this many times as many as stage one (99 % power over both stages).
 CONFIRMATION = 1.6
 TABLES_MAX = 32
+# Rows that are counted at once: as many as fill a GPU, and as many as a cache of a CPU holds.
+COUNTED_ROWS = {torch.float16: 2**18, torch.float32: 2**13}
 
 
 def size_of(context: Context) -> Size:
@@ -66,8 +69,15 @@ def plan(context: Context, size: Size, replays: int = 0, temperature: float = 1.
 
 
 def plans(context: Context) -> list[Plan]:
-    """One case a combination; it holds one test a step."""
-    return [plan(context, size_of(context), context.part(32) if context.workload.real else 0)]
+    """One test a step; where the sampler counts, as many again as it can, and pairs of draws."""
+    found = [plan(context, size_of(context), context.part(32) if context.workload.real else 0)]
+    if wide.tokens_wanted(context):
+        # Steps in float16 have kernels on every GPU; on the grid of these inputs they are exact.
+        dtype = torch.float16 if context.device.startswith("cuda") else torch.float32
+        rows = min(context.profile.rows_max, COUNTED_ROWS[dtype])
+        one = plan(context, Size(rows, DRAFTS, VOCABULARY, dtype=dtype), replays=1)
+        found.append(wide.counted(one, context, CONFIRMATION))
+    return found
 
 
 def laws(setting: Setting, inputs: Tensors) -> list[tuple[np.ndarray, np.ndarray, float]]:
@@ -110,6 +120,12 @@ def counts(history: History, stage: int) -> list[np.ndarray]:
 
 def tables(history: History, seen: list[np.ndarray]) -> list[Table]:
     """Each step's law, and the counts of its cells, of any shape."""
+    if history.notes.get("counted"):
+        named = wide.tables(laws(history.setting, history.inputs["x"]))
+        return [
+            Table(law, flat.astype(np.int64).reshape(law.shape), scaled, heat)
+            for (_, _, law, scaled, heat), flat in zip(named, seen, strict=True)
+        ]
     return [
         Table(joint, flat.astype(np.int64).reshape(joint.shape), scaled, heat)
         for (joint, scaled, heat), flat in zip(
@@ -118,8 +134,24 @@ def tables(history: History, seen: list[np.ndarray]) -> list[Table]:
     ]
 
 
+def gathered_wide(history: History) -> sums.Sums | Verdict:
+    """Counts that the sampler made, of the last stage, once they are known to be those of draws."""
+    if (doubt := wide.unbelievable(history)) is not None:
+        return doubt
+    flat = wide.seen(history)
+    if isinstance(flat, str):
+        return violated(flat, 1, unit="draws")
+    named = wide.tables(laws(history.setting, history.inputs["x"]))
+    return tuple(
+        sums.table(name, what, one.law, one.counts, bank_of(one))
+        for (name, what, *_), one in zip(named, tables(history, flat), strict=True)
+    )
+
+
 def gathered(history: History) -> sums.Sums | Verdict:
     """Counts of each step's table, of the last stage; a token that is no id needs no statistics."""
+    if history.notes.get("counted"):
+        return gathered_wide(history)
     tokens = torch.cat([event["outputs"]["tokens"] for event in history.of("read")])
     if bool(((tokens < 0) | (tokens >= history.setting["vocabulary"])).any()):
         return violated("tokens lie outside the vocabulary", tokens.numel(), unit="draws")
@@ -144,32 +176,36 @@ def decided(history: History, seen: sums.Sums, ledger: Ledger) -> Verdict | Pend
         for _ in judged:
             ledger.take("draw law", CASE_ALARM)
             ledger.take("exact law", alarm)
-    draws = sum(one.pools.draws for one in judged)
+    # Pairs of rows and of replays are made of the tokens that the steps have counted.
+    steps = judged[: history.setting["drafts"]]
+    draws = sum(one.pools.draws for one in steps)
     evidence = [one.described(k) for k, one in enumerate(judged)]
-    for step, one in enumerate(judged):
+    names = [one.law for one in seen]
+    for name, one in zip(names, judged, strict=True):
         if one.complaint:
-            reason = f"tokens of step {step} do not follow the law: {one.complaint}"
+            reason = f"tokens of {name} do not follow the law: {one.complaint}"
             return violated(reason, draws, unit="draws", fits=evidence)
-    for step, one in enumerate(judged):
+    for name, one in zip(names, judged, strict=True):
         fit = one.fit
         if fit.rejects and history.stages == 1:
-            return Pending(f"step {step}: {fit.statistic} p = {fit.p_value:.2g} below {fit.level}")
+            return Pending(f"{name}: {fit.statistic} p = {fit.p_value:.2g} below {fit.level}")
         if fit.rejects:
             return violated(
-                f"tokens of step {step} do not follow the law: {fit.statistic} = {fit.value:.6g} "
+                f"tokens of {name} do not follow the law: {fit.statistic} = {fit.value:.6g} "
                 f"on {fit.degrees} degrees, p = {max(fit.p_value, 1e-300):.2g} on fresh draws, "
                 f"required >= {fit.level}",
                 draws,
                 unit="draws",
                 fits=evidence,
             )
-    weakest = max(judged, key=lambda one: one.tilt)
+    weakest = max(steps, key=lambda one: one.tilt)
     if not math.isfinite(weakest.tilt):
         return unknown("no temperature error would have been seen with these draws", draws)
     second = " (confirmed by fresh draws)" if history.stages == 2 else ""
     masses = [one.exact.mass for one in judged if one.exact is not None]
     what = "id" if len(judged) == 1 else "pair"
     lost = f"; a lost {what} of mass {max(masses):.2g} (scan)" if masses else ""
+    lost += f"; {wide.effect()}" if history.notes.get("counted") else ""
     return holds(
         f"every step follows its law{second}",
         draws,

@@ -1,15 +1,17 @@
 """Token parity: the reference draws the same tokens from the same noise."""
 
+from dataclasses import replace
 from itertools import product
 
 from ...workloads.synthetic import sampling_parameters
+from .. import foretold
 from ..budget import Ledger
 from ..context import Context, as_inputs, query_rows
 from ..history import History
 from ..parity import parity
 from ..protocol import Tensors
-from ..script import Command, Eager, Load, Plan, Read, Replay
-from ..verdict import Verdict
+from ..script import Command, Eager, Load, Observe, Plan, Read, Replay
+from ..verdict import Outcome, Verdict
 from ..walk import dtype_of
 from .sampling import head_weights
 
@@ -20,6 +22,8 @@ NEEDS: tuple[str, ...] = ()
 
 BUCKETS = (1, 4, 8)
 LIVE_ROWS = (8, 3, 1, 5, 2, 7, 4, 6)
+# More values a step than any GPU of today draws in one call of each thread.
+LAYOUT_ROWS, LAYOUT_VOCABULARY = 64, 20_000
 
 
 def plan(context: Context, case: str, dtype: str, **shape: object) -> Plan:
@@ -90,9 +94,36 @@ def plans(context: Context) -> list[Plan]:
         cases.append(
             plan(context, "own draft model", "float32", vocabulary=97, drafts=3, forward="backbone")
         )
+    on_cuda = context.device.startswith("cuda") and context.dialect == "race"
+    if on_cuda and "NOISE" in context.abilities:
+        cases.append(layout_plan(context))
     return cases
 
 
+def layout_plan(context: Context) -> Plan:
+    """Large race buffers, looked at after each of three replays of one load."""
+    rows = 4 if context.workload.real else LAYOUT_ROWS
+    material = context.workload.material(context.seed, LAYOUT_VOCABULARY, dtype_of("float32"))
+    setting = context.setting(material, drafts=2, buckets=(rows,))
+    hidden, anchor = context.workload.rows(context.seed, material, rows, query_rows(setting))
+    inputs = as_inputs(setting, hidden, anchor, *sampling_parameters(context.seed, rows))
+    names = sorted(name for name, role in context.buffers.items() if role == "noise")
+    looks: tuple[Command, ...] = tuple(Observe(name) for name in names)
+    commands = (Load("x"), *((Replay(), *looks, Read(only=("tokens",))) * 3))
+    return Plan(NAME, "noise foretold", setting, {"x": inputs}, commands)
+
+
 def check(history: History, _ledger: Ledger) -> Verdict:
-    """Walk every block; judge tokens, kept logits, flags, parameters and the noise consumed."""
-    return parity(history)
+    """Walk every block; judge tokens, kept logits, flags, parameters and the noise consumed.
+
+    Race noise on CUDA is also told in advance, so that a draw from another offset is named.
+    """
+    told = foretold.judge(history)
+    if told is not None and told.outcome is Outcome.VIOLATED:
+        return told
+    answer = parity(history)
+    if told is None or answer.outcome is not Outcome.HOLDS:
+        return answer
+    if told.outcome is not Outcome.HOLDS:
+        return told
+    return replace(answer, effect=f"{answer.effect}; {told.reason}: {told.effect}")
