@@ -13,6 +13,13 @@ NAMED = {
     "folded": "impl.subject:factory",
     "reference": "oracle.subjects.reference:factory",
     "torch": "oracle.subjects.torch_ops:factory",
+    "sglang": "oracle.subjects.sglang:factory",
+    "sglang:sampler": "oracle.subjects.sglang:sampler",
+    "sglang:edited": "oracle.subjects.sglang:edited",
+    "sglang:accept": "oracle.subjects.sglang:accept",
+    "sglang:step": "oracle.subjects.sglang:step",
+    "sglang:kernel": "oracle.subjects.sglang:kernel",
+    "sglang:dflash": "oracle.subjects.sglang:dflash",
 }
 ALWAYS = {"describe": 0, "load": 1, "replay": 0, "read": 0}
 ARGUMENTS = {"gate": 1, "eager": 1, "reseed": 1, "accept": 1, "reweight": 1}

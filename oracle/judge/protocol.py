@@ -144,6 +144,8 @@ NEUTRAL = {"anchor": 0, "temperature": 1.0, "greedy": True, "hidden": 0.0, "cont
 
 NOISE_STATE = {
     "counter": "{dialect, seed_key: int (64 bits), block: int (blocks drawn so far)}",
+    "counter-unbounded": "the same words with u = (float32(bits) + 1/2) 2^-32: the largest 128 of"
+    " them give u = 1 and E = inf, so that an id at -inf may win; serves the dialect counter",
     "race": "{dialect, generator: uint8 tensor, torch.Generator state of the next draw}",
 }
 

@@ -114,9 +114,11 @@ TABLE = {
     "oracle/subjects/__init__.py": "",
     "oracle/subjects/reference.py": "torch numpy .reference.* .judge.protocol .judge.binding",
     "oracle/subjects/torch_ops.py": "torch .judge.protocol",
-    "oracle/subjects/sglang.py": "torch sglang .judge.protocol",
-    "oracle/subjects/vllm.py": "torch vllm .judge.protocol",
-    "oracle/subjects/flashinfer.py": "torch flashinfer .judge.protocol",
+    "oracle/subjects/alone.py": "<dynamic>",
+    "oracle/subjects/sglang/*.py": "torch numpy triton .judge.protocol .subjects.alone "
+    ".subjects.sglang.*",
+    "oracle/subjects/vllm.py": "torch .judge.protocol .subjects.alone",
+    "oracle/subjects/flashinfer.py": "torch .judge.protocol .subjects.alone",
     "oracle/workloads/__init__.py": "",
     "oracle/workloads/synthetic.py": "torch .judge.context",
     "oracle/workloads/smollm2.py": "torch numpy transformers gguf .judge.protocol",
@@ -188,7 +190,7 @@ TABLE = {
 EXCLUSIVE = {
     "hypothesis": ("tests/*", "conftest.py"),
     "pytest": ("tests/*", "conftest.py", "oracle/plugin.py", "oracle/conformance/*"),
-    "triton": ("impl/kernels/*", "tests/kernels/*"),
+    "triton": ("impl/kernels/*", "tests/kernels/*", "oracle/subjects/sglang/shipped.py"),
     "torch.distributed": (
         "impl/shards.py",
         "impl/graph/*",
@@ -206,6 +208,6 @@ ENVIRONMENT_READERS = {
     "impl/config.py": "DRAFTPROOF_*",
     "oracle/judge/environment.py": "DRAFTPROOF_*",  # prints them as found, and acts on none
     "oracle/plugin.py": "DRAFTPROOF_SUBJECT",
-    "oracle/subjects/sglang.py": "DRAFTPROOF_SGLANG",
+    "oracle/subjects/alone.py": "DRAFTPROOF_*",  # where each shipped package lies
     "oracle/workloads/smollm2.py": "DRAFTPROOF_SMOLLM2",
 }
