@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from .judge import archive
+from .judge import archive, expected
 from .judge import report as reports
 from .judge.budget import ALPHA, ALPHA_MIN, SHARES, Ledger
 from .judge.checks import ALL, named
@@ -111,6 +111,26 @@ def loaded(subject: str, workload: str, console: Console) -> tuple[Factory, Work
         raise typer.Exit(UNKNOWN) from error
 
 
+def expected_deviations(name: str, shards: int) -> list[expected.Entry]:
+    """The entries of --expectations, checked before anything runs; none where none is named."""
+    if name and shards > 1:
+        raise usage("expectations are of whole runs, required: --num-shards 1")
+    try:
+        return expected.named(name) if name else []
+    except ValueError as error:
+        raise usage(str(error)) from error
+
+
+def as_expected(
+    entries: list[expected.Entry], run: reports.Run, results: list[Result]
+) -> list[Result]:
+    """The results, known deviations as expected; an entry that met nothing is a usage error."""
+    try:
+        return expected.applied(entries, vars(run), results)
+    except ValueError as error:
+        raise usage(str(error)) from error
+
+
 @app.command()
 def verify(
     subject: Annotated[str, typer.Option(help=f"{', '.join(NAMED)}, or module:factory")] = "folded",
@@ -123,6 +143,7 @@ def verify(
     save: Annotated[Path | None, typer.Option(help="folder for histories")] = None,
     check: Annotated[list[str] | None, typer.Option(help="only this check; repeatable")] = None,
     only: Annotated[list[str] | None, typer.Option(help="only this combination")] = None,
+    expectations: Annotated[str, typer.Option(help="file of known deviations, or shipped")] = "",
     jobs: Annotated[int, typer.Option(min=0, help="processes; 0: one a core, 1 on a GPU")] = 0,
     num_shards: Annotated[int, typer.Option(help="runs that merge will add")] = 1,
     shard_id: Annotated[int, typer.Option(help="which of them, from 1 on")] = 0,
@@ -140,6 +161,7 @@ def verify(
         ledger = Ledger(alpha)
     except (KeyError, ValueError) as error:
         raise usage(str(error.args[0])) from error
+    known = expected_deviations(expectations, num_shards)
     factory, source = loaded(subject, workload, console)
     world = enter(device)
     if world.size > 1 and num_shards > 1:
@@ -161,6 +183,7 @@ def verify(
     names = [module.NAME for module in checks]
     run = reports.Run(subject, workload, profile, engine, device, seed, reproduce, sources(trial))
     run = replace(run, checks=names, shard=shard, shards=num_shards)
+    results = as_expected(known, run, results)
     report = reports.document(run, results, ledger, environment(device))
     if world.rank == 0:
         if json_file is not None:

@@ -95,7 +95,12 @@ COMMIT = {
     "new_seq_len": Field("B", "int64", "prefix + commit"),
     "out_tokens": Field("B K+1", "int64", "accepted drafts, bonus token, then -1"),
     "accept_flags": Field("B", "uint8", "1: NaN in a target row that decides, nothing committed"),
-    "coins": Field("B K+1", "float32", "uniforms used: K accept coins, then the final draw"),
+    "coins": Field(
+        "B K+1",
+        "float32",
+        "uniforms used: K accept coins, then the final draw; NaN where the subject cannot show"
+        " them: then no check speaks of the rule coin by coin",
+    ),
 }
 
 DESCRIPTION = {

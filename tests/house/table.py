@@ -81,6 +81,7 @@ TABLE = {
     "oracle/judge/crew.py": "",
     "oracle/judge/jobs.py": "torch .judge.budget .judge.checks .judge.context .judge.crew "
     ".judge.loading .judge.trial .judge.verdict",
+    "oracle/judge/expected.py": "jsonschema .judge.trial .judge.verdict",
     "oracle/judge/report.py": "rich jsonschema .judge.verdict .judge.budget .judge.checks "
     ".judge.trial .judge.environment",
     "oracle/judge/page.py": "matplotlib .judge.verdict .judge.environment",
@@ -116,9 +117,10 @@ TABLE = {
     "oracle/subjects/torch_ops.py": "torch .judge.protocol",
     "oracle/subjects/alone.py": "<dynamic>",
     "oracle/subjects/sglang/*.py": "torch numpy triton .judge.protocol .subjects.alone "
-    ".subjects.sglang.*",
-    "oracle/subjects/vllm.py": "torch .judge.protocol .subjects.alone",
-    "oracle/subjects/flashinfer.py": "torch .judge.protocol .subjects.alone",
+    ".subjects.sglang.* .subjects.stepwise",
+    "oracle/subjects/stepwise.py": "torch .judge.protocol",
+    "oracle/subjects/vllm.py": "torch triton .judge.protocol .subjects.alone .subjects.stepwise",
+    "oracle/subjects/flashinfer.py": "torch .judge.protocol .subjects.alone .subjects.stepwise",
     "oracle/workloads/__init__.py": "",
     "oracle/workloads/synthetic.py": "torch .judge.context",
     "oracle/workloads/smollm2.py": "torch numpy transformers gguf .judge.protocol",
@@ -190,7 +192,7 @@ TABLE = {
 EXCLUSIVE = {
     "hypothesis": ("tests/*", "conftest.py"),
     "pytest": ("tests/*", "conftest.py", "oracle/plugin.py", "oracle/conformance/*"),
-    "triton": ("impl/kernels/*", "tests/kernels/*", "oracle/subjects/sglang/shipped.py"),
+    "triton": ("impl/kernels/*", "tests/kernels/*", "oracle/subjects/*"),
     "torch.distributed": (
         "impl/shards.py",
         "impl/graph/*",

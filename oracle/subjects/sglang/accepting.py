@@ -13,23 +13,9 @@ import torch
 
 from ...judge.protocol import Setting, Tensors
 from .. import alone
+from ..stepwise import laid_out, target_law
 from .sampler import Batches, Sampler, served
 from .shipped import ACCEPT, CHAIN, modules
-
-
-def target_law(
-    logits: torch.Tensor, heat: torch.Tensor, top_k: torch.Tensor, top_p: torch.Tensor
-) -> torch.Tensor:
-    """Softmax of logits / T, then top-k, then top-p, each renormalised: [B, K + 1, V] float32."""
-    law = torch.softmax(logits / heat[:, None, None], -1)
-    order = law.sort(dim=-1, descending=True, stable=True)
-    place = torch.arange(law.shape[-1], device=law.device)
-    ranked = torch.where(place < top_k.clamp(min=1)[:, None, None], order.values, 0.0)
-    ranked = ranked / ranked.sum(-1, keepdim=True)
-    before = ranked.cumsum(-1) - ranked
-    ranked = torch.where((before < top_p[:, None, None]) | (top_p[:, None, None] == 1), ranked, 0.0)
-    ranked = ranked / ranked.sum(-1, keepdim=True)
-    return torch.zeros_like(law).scatter_(-1, order.indices, ranked)
 
 
 class Accepting(Sampler):
@@ -121,31 +107,6 @@ class Accepting(Sampler):
         )
         at = index[torch.arange(rows, device=p.device), reached.long()].long()
         return reached, predicted[at], trim
-
-
-def laid_out(
-    cut: torch.Tensor,
-    bonus: torch.Tensor,
-    trim: torch.Tensor,
-    tokens: torch.Tensor,
-    target: Mapping[str, Any],
-) -> dict[str, torch.Tensor]:
-    """The fields of a commit; a row of verify length 0 commits nothing."""
-    present = target["verify_len"] > 0
-    length = torch.where(present, cut + 1, 0)
-    last = torch.where(present, bonus, -1)
-    slots = torch.arange(tokens.shape[1] + 1, device=tokens.device)
-    laid = torch.nn.functional.pad(tokens, (0, 1))
-    laid = torch.where(slots == cut[:, None], last[:, None], laid)
-    return {
-        "correct_len": torch.where(present, cut, 0),
-        "bonus": last,
-        "trim": torch.where(present, trim, 0),
-        "commit_len": length,
-        "new_seq_len": target["prefix_len"] + length,
-        "out_tokens": torch.where(slots < length[:, None], laid, -1),
-        "accept_flags": torch.zeros(len(tokens), dtype=torch.uint8, device=tokens.device),
-    }
 
 
 def accept(setting: Setting) -> Accepting:
