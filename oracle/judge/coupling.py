@@ -230,15 +230,16 @@ def compare_sampled(
     race: Race, dialect: str, arithmetic: margin.Arithmetic
 ) -> tuple[list[Mismatch], int, Floats, Floats, Floats]:
     """Sampled positions: the winner of this race, or a token whose key rounding may lift to it."""
+    # Where no key is finite, differences are no numbers, and decide nothing.
     with np.errstate(invalid="ignore"):
         keys = race.scaled - race.log_noise
-    best = choice.winner(torch.from_numpy(keys)).numpy()
-    every = np.arange(len(best))
-    best_keys = keys[every, best]
-    gap = best_keys - keys[every, race.tokens]
-    keys[every, best] = -np.inf
-    second = keys.argmax(-1)
-    second_keys = keys[every, second]
+        best = choice.winner(torch.from_numpy(keys)).numpy()
+        every = np.arange(len(best))
+        best_keys = keys[every, best]
+        gap = best_keys - keys[every, race.tokens]
+        keys[every, best] = -np.inf
+        second = keys.argmax(-1)
+        lead = best_keys - keys[every, second]
     down, up = bounds_at(race, np.stack([best, race.tokens, second], 1), dialect, arithmetic)
     window = down[:, 0] + up[:, 1]
     wrong = (race.tokens != best) & ~(gap <= window)
@@ -254,7 +255,6 @@ def compare_sampled(
         )
         for i in np.flatnonzero(wrong)[:3]
     ]
-    lead = best_keys - second_keys
     lead_window = down[:, 0] + up[:, 2]
     heat = race.scaled - race.scaled.max(-1, keepdims=True)
     laws = np.exp(heat)

@@ -92,11 +92,19 @@ def empty(name: str) -> Any:
 
 
 class StandIn(types.ModuleType):
-    """A module whose every attribute is an empty class; a question (is_...) is answered no."""
+    """A module whose every attribute is an empty class; a question (is_...) is answered no.
+
+    _genuine: patterns of modules that are genuine below it.
+    """
+
+    _genuine: Sequence[str] = ()
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
+        below = f"{self.__name__}.{name}"
+        if any(fnmatchcase(below, pattern) for pattern in self._genuine):
+            return importlib.import_module(below)
         made = (lambda *_, **__: False) if name.startswith("is_") else empty(name)
         setattr(self, name, made)
         return made
@@ -140,6 +148,7 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         """A stand-in."""
         made = StandIn(spec.name)
         made.__path__ = []
+        vars(made)["_genuine"] = self.genuine
         for name, value in self.given.get(spec.name, {}).items():
             setattr(made, name, value)
         return made

@@ -22,6 +22,7 @@ from .stepwise import Stepwise, hidden_coins, laid_out, served
 SAMPLING = "flashinfer.sampling"
 GENUINE = (
     SAMPLING,
+    "flashinfer.jit._cuda_architecture",
     "flashinfer.jit.core",
     "flashinfer.jit.cpp_ext",
     "flashinfer.jit.env",
@@ -29,6 +30,8 @@ GENUINE = (
     "flashinfer.jit.utils",
     "flashinfer.compilation_context",
     "flashinfer.utils",
+    "flashinfer.version",
+    "flashinfer._build_meta",
 )
 
 
@@ -50,7 +53,7 @@ def modules() -> dict[str, ModuleType]:
     """The module under test; NotImplementedError says why there is none."""
     if not alone.present("tvm_ffi"):
         raise NotImplementedError("flashinfer loads what it compiles by tvm_ffi, not installed")
-    return alone.load("flashinfer", (SAMPLING,), GENUINE, GIVEN)
+    return alone.load("flashinfer", (SAMPLING,), GENUINE, GIVEN, ("pynvml",))
 
 
 class FromLogits(Stepwise):
