@@ -121,16 +121,6 @@ def expected_deviations(name: str, shards: int) -> list[expected.Entry]:
         raise usage(str(error)) from error
 
 
-def as_expected(
-    entries: list[expected.Entry], run: reports.Run, results: list[Result]
-) -> list[Result]:
-    """The results, known deviations as expected; an entry that met nothing is a usage error."""
-    try:
-        return expected.applied(entries, vars(run), results)
-    except ValueError as error:
-        raise usage(str(error)) from error
-
-
 @app.command()
 def verify(
     subject: Annotated[str, typer.Option(help=f"{', '.join(NAMED)}, or module:factory")] = "folded",
@@ -183,13 +173,15 @@ def verify(
     names = [module.NAME for module in checks]
     run = reports.Run(subject, workload, profile, engine, device, seed, reproduce, sources(trial))
     run = replace(run, checks=names, shard=shard, shards=num_shards)
-    results = as_expected(known, run, results)
+    results, idle = expected.applied(known, vars(run), results)
     report = reports.document(run, results, ledger, environment(device))
     if world.rank == 0:
         if json_file is not None:
             json_file.write_text(json.dumps(report, indent=1) + "\n")
         reports.render(report, run, console)
     world.leave()
+    if idle:
+        raise usage(idle)
     raise typer.Exit(report["exit_code"])
 
 

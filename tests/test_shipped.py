@@ -78,3 +78,35 @@ def test_the_steps_of_a_block_draw_the_same_tokens(tmp_path: Path) -> None:
     words = ("--subject", "sglang:step", "--only", "dspark/counter", *checks)
     code, report = verified(tmp_path, *words)
     assert (code, set(verdicts(report).values())) == (0, {"holds"})
+
+
+MASKED = """
+import torch
+from oracle.reference import noise
+from oracle.subjects.sglang.shipped import STEP, modules
+
+logits = torch.full((1, 12), -torch.inf)
+logits[0, 6] = 3.0
+given = {"temperatures": torch.ones(1), "step": 0, "step_dtype": torch.float32}
+for block in (18268508, 18268509):
+    token = modules()[STEP].MarkovSampleStep.torch(
+        base_logits=logits, bias=torch.zeros(1, 12), key=1, offset=torch.tensor([block]), **given
+    )
+    told = [
+        float(noise.counter_noise(1, 1, 12, block, 1, law=law)[0, 0, 6])
+        for law in (noise.uniform, noise.unbounded_uniform)
+    ]
+    print(int(token), *told)
+"""
+
+
+@pytest.mark.usefixtures("sglang")
+def test_a_masked_id_is_drawn_where_a_word_rounds_to_one() -> None:
+    """The one id with mass has infinite E; the reference of that dialect foretells it."""
+    command = [sys.executable, "-c", MASKED]
+    done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
+    usual, endless = (line.split() for line in done.stdout.splitlines())
+    assert usual[0] == "6"
+    assert usual[1] == usual[2] != "inf"
+    assert (endless[0], endless[2]) == ("0", "inf")
+    assert float(endless[1]) < 17

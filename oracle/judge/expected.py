@@ -24,8 +24,9 @@ SHIPPED = Path(__file__).parents[1] / "expectations"
 
 @dataclass(frozen=True)
 class Entry:
-    """One known deviation; subject, combination, case and device are patterns as of a shell.
+    """One known deviation; combination, case, device and profile are patterns as of a shell.
 
+    subject: such patterns, one or more of which must fit, between them a blank.
     says: part of the reason that the check gives. why: the reason behind it. reference: a public
     address. verdict: what the check answers.
     """
@@ -88,7 +89,7 @@ def in_reach(
     return [
         entry
         for entry in entries
-        if fnmatchcase(str(where["subject"]), entry.subject)
+        if any(fnmatchcase(str(where["subject"]), name) for name in entry.subject.split())
         and fnmatchcase(str(where["device"]), entry.device)
         and fnmatchcase(str(where["profile"]), entry.profile)
         and any(
@@ -102,17 +103,16 @@ def in_reach(
 
 def applied(
     entries: Iterable[Entry], where: Mapping[str, Any], results: Sequence[Result]
-) -> list[Result]:
-    """The results, those that an entry describes as expected.
+) -> tuple[list[Result], str]:
+    """The results, those that an entry describes as expected, and a complaint.
 
-    ValueError: an entry in reach describes none of them.
+    The complaint names the entries in reach that describe none of them; it is empty without any.
     """
     reach = in_reach(entries, where, results)
     idle = [entry for entry in reach if not any(entry.meets(result) for result in results)]
-    if idle:
-        told = "; ".join(entry.named() for entry in idle)
-        raise ValueError(f"expected, and not found: {told}")
-    return [described(reach, result) for result in results]
+    told = "; ".join(entry.named() for entry in idle)
+    complaint = f"expected, and not found: {told}" if idle else ""
+    return [described(reach, result) for result in results], complaint
 
 
 def described(entries: Iterable[Entry], result: Result) -> Result:
