@@ -106,6 +106,7 @@ COMMIT = {
 DESCRIPTION = {
     "name": "str, as printed",
     "abilities": "tuple of names in ABILITIES",
+    "rules": "tuple, optional, with ACCEPTS: the rules that accept serves; default both",
     "stages": "str, optional: the arithmetic, a key of margin.ARITHMETIC; default 'torch-<device>'",
 }
 

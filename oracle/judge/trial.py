@@ -18,7 +18,7 @@ from .history import History
 from .loading import AdapterError, CannotServeError, build
 from .merge import World, added, merged
 from .protocol import Factory, Setting, Subject
-from .script import Plan
+from .script import Accept, Plan
 from .seeds import seed_of
 from .verdict import Pending, Verdict, errored, not_applicable, unknown
 
@@ -143,6 +143,8 @@ class Trial:
         except Exception as error:  # noqa: BLE001 - a subject that cannot be built has errored
             return None, errored(f"building it raised {type(error).__name__}: {error}")
         history = self.opened(plan, subject, context)
+        if rule := unserved(plan, history):
+            return None, not_applicable(f"the subject has no accept rule {rule!r}")
         driver = Driver(subject, plan, history)
         self.play(driver, history, plan.commands)
         only = context if context.shards > 1 else None
@@ -219,6 +221,13 @@ class Trial:
             history.error = str(error)
         except Exception as error:  # noqa: BLE001 - whatever a subject raises is its verdict
             history.error = f"{type(error).__name__}: {error}"
+
+
+def unserved(plan: Plan, history: History) -> str:
+    """The first accept rule of a plan that the subject says it does not serve, or ''."""
+    served = history.description.get("rules")
+    asked = (command.rule for command in plan.commands if isinstance(command, Accept))
+    return next((rule for rule in asked if served is not None and rule not in served), "")
 
 
 def seeded(plan: Plan, context: Context) -> Plan:

@@ -101,8 +101,6 @@ class Accepting(FromProbs):
 
     def accept(self, target: Mapping[str, Any]) -> Tensors:
         """All drafts are verified; a shorter length is cut here, after the accepted draft."""
-        if target["rule"] != "chain":
-            raise NotImplementedError(f"chain_speculative_sampling has no rule {target['rule']!r}")
         p, q = self.laws(target)
         tokens = self.outputs["tokens"]
         out, _, emitted = modules()[SAMPLING].chain_speculative_sampling(

@@ -30,7 +30,8 @@ class Stepwise:
         """On a CPU a kernel is interpreted, too slowly for the laws of an accept."""
         drawn = ("DRAWS",) if self.setting["device"] != "cpu" or not self.accepts else ()
         accepts = ("ACCEPTS",) if self.accepts else ()
-        return {"name": self.name, "abilities": ("CLAIMS", *drawn, *accepts)}
+        told = {"name": self.name, "abilities": ("CLAIMS", *drawn, *accepts)}
+        return {**told, "rules": ("chain",)}
 
     def load(self, inputs: Tensors) -> None:
         """Copy the inputs."""
