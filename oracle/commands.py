@@ -180,9 +180,7 @@ def verify(
             json_file.write_text(json.dumps(report, indent=1) + "\n")
         reports.render(report, run, console)
     world.leave()
-    if idle:
-        raise usage(idle)
-    raise typer.Exit(report["exit_code"])
+    raise usage(idle) if idle else typer.Exit(report["exit_code"])
 
 
 @app.command(name="list")
