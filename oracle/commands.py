@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from .judge import archive
+from .judge import archive, expected
 from .judge import report as reports
 from .judge.budget import ALPHA, ALPHA_MIN, SHARES, Ledger
 from .judge.checks import ALL, named
@@ -131,6 +131,16 @@ def asked(
         raise usage(str(error.args[0])) from error
 
 
+def expected_deviations(name: str, shards: int) -> list[expected.Entry]:
+    """The entries of --expectations, checked before anything runs; none where none is named."""
+    if name and shards > 1:
+        raise usage("expectations are of whole runs, required: --num-shards 1")
+    try:
+        return expected.named(name) if name else []
+    except ValueError as error:
+        raise usage(str(error)) from error
+
+
 @app.command()
 def verify(
     subject: Annotated[str, typer.Option(help=f"{', '.join(NAMED)}, or module:factory")] = "folded",
@@ -143,6 +153,7 @@ def verify(
     save: Annotated[Path | None, typer.Option(help="folder for histories")] = None,
     check: Annotated[list[str] | None, typer.Option(help="only this check; repeatable")] = None,
     only: Annotated[list[str] | None, typer.Option(help="only this combination")] = None,
+    expectations: Annotated[str, typer.Option(help="file of known deviations, or shipped")] = "",
     jobs: Annotated[int, typer.Option(min=0, help="processes; 0: one a core, 1 on a GPU")] = 0,
     num_shards: Annotated[int, typer.Option(help="runs that merge will add")] = 1,
     shard_id: Annotated[int, typer.Option(help="which of them, from 1 on")] = 0,
@@ -155,6 +166,7 @@ def verify(
     engine, device = engine_and_device(engine, require_gpu=require_gpu)
     shard = shard_named(num_shards, shard_id)
     checks, ledger = asked(profile, alpha, check or ())
+    known = expected_deviations(expectations, num_shards)
     factory, source = loaded(subject, workload, console)
     world = enter(device)
     if world.size > 1 and num_shards > 1:
@@ -178,13 +190,14 @@ def verify(
     names = [module.NAME for module in checks]
     run = reports.Run(subject, workload, profile, engine, device, seed, reproduce, sources(trial))
     run = replace(run, checks=names, shard=shard, shards=num_shards)
+    results, idle = expected.applied(known, vars(run), results)
     report = reports.document(run, results, ledger, environment(device, peaks))
     if world.rank == 0:
         if json_file is not None:
             json_file.write_text(json.dumps(report, indent=1) + "\n")
         reports.render(report, run, console)
     world.leave()
-    raise typer.Exit(report["exit_code"])
+    raise usage(idle) if idle else typer.Exit(report["exit_code"])
 
 
 @app.command(name="list")

@@ -133,3 +133,22 @@ def test_race_noise_is_floored_at_the_smallest_normal_number() -> None:
     drawn = folded_race(state, 8, 0, buffer)
     again = torch.empty(8, 64).exponential_(generator=torch.Generator().manual_seed(5))
     assert torch.equal(drawn.double(), noise.floored(again))
+
+
+def test_the_unbounded_uniform_reaches_one() -> None:
+    """Another dialect of the same words: exact for small ones, 1 for the 128 largest ones."""
+    bits = np.array([0, 1, 2**22, 2**31, 2**32 - 129, 2**32 - 128, 2**32 - 1], np.uint64)
+    found = noise.unbounded_uniform(bits)
+    half = [2.0**-33, 1.5 * 2.0**-32, (2**22 + 0.5) * 2.0**-32, 0.5, 1 - 2.0**-24, 1.0, 1.0]
+    assert found.tolist() == half
+    assert noise.uniform(bits[:5]).tolist() == half[:5]
+    assert np.isinf(noise.exponential(found[-1:])).all()
+
+
+def test_a_block_of_noise_has_the_law_that_is_asked_for() -> None:
+    """The same words, another transform."""
+    usual = noise.counter_noise(2, 3, 5, 7, 11)
+    other = noise.counter_noise(2, 3, 5, 7, 11, law=lambda bits: 0 * bits.astype(float) + 0.5)
+    assert torch.equal(other, torch.full((2, 3, 5), np.log(2.0), dtype=torch.float64))
+    same = noise.counter_noise(2, 3, 5, 7, 11, law=noise.unbounded_uniform)
+    assert torch.allclose(same, usual, rtol=1e-6, atol=0)

@@ -18,6 +18,9 @@ from .protocol import Setting, Tensors
 from .redraw import declared_noise, drawable, rows_drawn
 from .walk import Booleans, Floats, Walk, as_numpy, walk
 
+# Dialects of counted noise by the name that a noise state gives: the uniform of a word.
+COUNTED = {"counter": noise.uniform, "counter-unbounded": noise.unbounded_uniform}
+
 
 @dataclass(frozen=True)
 class Mismatch:
@@ -61,13 +64,14 @@ class Coupled:
 def block_noise(setting: Setting, event: Mapping[str, Any]) -> torch.Tensor | None:
     """E [B, K, V] of the block an event ran, or None when the subject does not show its noise."""
     state = event["before"]["noise"]
-    if state.get("dialect") == "counter":
+    if law := COUNTED.get(state.get("dialect", "")):
         return noise.counter_noise(
             event["rows"],
             setting["drafts"],
             setting["vocabulary"],
             state["block"],
             state["seed_key"],
+            law=law,
         )
     if "redrawn" in event:
         redrawn: torch.Tensor = event["redrawn"]
@@ -209,13 +213,16 @@ def compare_greedy(
 def bounds_at(
     race: Race, columns: npt.NDArray[np.int64], dialect: str, arithmetic: margin.Arithmetic
 ) -> tuple[Floats, Floats]:
-    """How far the keys of columns [n, m] may lie below and above the exact ones; 0 at -inf."""
+    """How far the keys of columns [n, m] may lie below and above the exact ones; 0 at -inf.
+
+    A key is -inf by its logit, or by noise without a bound.
+    """
     scaled = np.take_along_axis(race.scaled, columns, -1)
     log_noise = np.take_along_axis(race.log_noise, columns, -1)
     inherited = np.take_along_axis(race.inherited, columns, -1)
     with np.errstate(invalid="ignore"):
         down, up = margin.key_bounds(scaled, log_noise, dialect, arithmetic, race.scaled)
-    possible = np.isfinite(scaled)
+    possible = np.isfinite(scaled) & np.isfinite(log_noise)
     return np.where(possible, inherited + down, 0.0), np.where(possible, inherited + up, 0.0)
 
 
@@ -223,15 +230,16 @@ def compare_sampled(
     race: Race, dialect: str, arithmetic: margin.Arithmetic
 ) -> tuple[list[Mismatch], int, Floats, Floats, Floats]:
     """Sampled positions: the winner of this race, or a token whose key rounding may lift to it."""
+    # Where no key is finite, differences are no numbers, and decide nothing.
     with np.errstate(invalid="ignore"):
         keys = race.scaled - race.log_noise
-    best = choice.winner(torch.from_numpy(keys)).numpy()
-    every = np.arange(len(best))
-    best_keys = keys[every, best]
-    gap = best_keys - keys[every, race.tokens]
-    keys[every, best] = -np.inf
-    second = keys.argmax(-1)
-    second_keys = keys[every, second]
+        best = choice.winner(torch.from_numpy(keys)).numpy()
+        every = np.arange(len(best))
+        best_keys = keys[every, best]
+        gap = best_keys - keys[every, race.tokens]
+        keys[every, best] = -np.inf
+        second = keys.argmax(-1)
+        lead = best_keys - keys[every, second]
     down, up = bounds_at(race, np.stack([best, race.tokens, second], 1), dialect, arithmetic)
     window = down[:, 0] + up[:, 1]
     wrong = (race.tokens != best) & ~(gap <= window)
@@ -247,7 +255,6 @@ def compare_sampled(
         )
         for i in np.flatnonzero(wrong)[:3]
     ]
-    lead = best_keys - second_keys
     lead_window = down[:, 0] + up[:, 2]
     heat = race.scaled - race.scaled.max(-1, keepdims=True)
     laws = np.exp(heat)

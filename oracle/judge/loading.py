@@ -13,6 +13,20 @@ NAMED = {
     "folded": "impl.subject:factory",
     "reference": "oracle.subjects.reference:factory",
     "torch": "oracle.subjects.torch_ops:factory",
+    "torch:race": "oracle.subjects.torch_ops:race",
+    "torch:categorical": "oracle.subjects.torch_ops:categorical",
+    "sglang": "oracle.subjects.sglang:factory",
+    "sglang:sampler": "oracle.subjects.sglang:sampler",
+    "sglang:edited": "oracle.subjects.sglang:edited",
+    "sglang:accept": "oracle.subjects.sglang:accept",
+    "sglang:step": "oracle.subjects.sglang:step",
+    "sglang:kernel": "oracle.subjects.sglang:kernel",
+    "sglang:dflash": "oracle.subjects.sglang:dflash",
+    "vllm": "oracle.subjects.vllm:factory",
+    "vllm:accept": "oracle.subjects.vllm:accept",
+    "flashinfer": "oracle.subjects.flashinfer:factory",
+    "flashinfer:probs": "oracle.subjects.flashinfer:probs",
+    "flashinfer:accept": "oracle.subjects.flashinfer:accept",
 }
 ALWAYS = {"describe": 0, "load": 1, "replay": 0, "read": 0}
 ARGUMENTS = {"gate": 1, "eager": 1, "reseed": 1, "accept": 1, "reweight": 1, "counts": 1}

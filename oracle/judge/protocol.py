@@ -95,7 +95,12 @@ COMMIT = {
     "new_seq_len": Field("B", "int64", "prefix + commit"),
     "out_tokens": Field("B K+1", "int64", "accepted drafts, bonus token, then -1"),
     "accept_flags": Field("B", "uint8", "1: NaN in a target row that decides, nothing committed"),
-    "coins": Field("B K+1", "float32", "uniforms used: K accept coins, then the final draw"),
+    "coins": Field(
+        "B K+1",
+        "float32",
+        "uniforms used: K accept coins, then the final draw; NaN where the subject cannot show"
+        " them: then no check speaks of the rule coin by coin",
+    ),
 }
 
 COUNTED = {
@@ -107,6 +112,7 @@ COUNTED = {
 DESCRIPTION = {
     "name": "str, as printed",
     "abilities": "tuple of names in ABILITIES",
+    "rules": "tuple, optional, with ACCEPTS: the rules that accept serves; default both",
     "stages": "str, optional: the arithmetic, a key of margin.ARITHMETIC; default 'torch-<device>'",
     "blind": "tuple of str, optional: what its engine cannot show; printed with the verdict",
 }
@@ -154,6 +160,8 @@ NEUTRAL = {"anchor": 0, "temperature": 1.0, "greedy": True, "hidden": 0.0, "cont
 
 NOISE_STATE = {
     "counter": "{dialect, seed_key: int (64 bits), block: int (blocks drawn so far)}",
+    "counter-unbounded": "the same words with u = (float32(bits) + 1/2) 2^-32: the largest 128 of"
+    " them give u = 1 and E = inf, so that an id at -inf may win; serves the dialect counter",
     "race": "{dialect, generator: uint8 tensor, torch.Generator state of the next draw}",
 }
 

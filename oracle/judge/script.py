@@ -1,6 +1,6 @@
 """What to do with a subject, as data."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -145,3 +145,9 @@ def block(inputs: str, *, edit: bool = False, redraw: bool = True) -> tuple[Comm
 def repeated(count: int, *, redraw: bool = False) -> tuple[Command, ...]:
     """Replay what is loaded `count` times, reading every block."""
     return (Replay(redraw), Read()) * count
+
+
+def unserved(plan: Plan, served: Sequence[str] | None) -> str:
+    """The first accept rule of a plan that is not among those served, or ''; None serves all."""
+    asked = (command.rule for command in plan.commands if isinstance(command, Accept))
+    return next((rule for rule in asked if served is not None and rule not in served), "")

@@ -20,7 +20,7 @@ from .history import History
 from .loading import AdapterError, CannotServeError, build
 from .merge import World, added, merged
 from .protocol import Factory, Setting, Subject
-from .script import Plan
+from .script import Plan, unserved
 from .seeds import seed_of
 from .verdict import Pending, Verdict, errored, not_applicable, unknown
 
@@ -152,6 +152,8 @@ class Trial:
         except Exception as error:  # noqa: BLE001 - a subject that cannot be built has errored
             return None, errored(f"building it raised {type(error).__name__}: {error}")
         history = self.opened(plan, subject, context)
+        if rule := unserved(plan, history.description.get("rules")):
+            return None, not_applicable(f"the subject has no accept rule {rule!r}")
         driver = Driver(subject, plan, history)
         self.play(driver, history, plan.commands)
         only = context if context.shards > 1 else None

@@ -1,4 +1,4 @@
-"""Five answers, never a bool."""
+"""Six answers, never a bool."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -7,11 +7,12 @@ from typing import Any
 
 
 class Outcome(StrEnum):
-    """What a check can answer; only HOLDS is green."""
+    """What a check can answer; only HOLDS is green. EXPECTED: a violation that a file announced."""
 
     HOLDS = "holds"
     VIOLATED = "violated"
     UNKNOWN = "unknown"
+    EXPECTED = "expected"
     NOT_APPLICABLE = "not applicable"
     ERRORED = "errored"
 
@@ -56,6 +57,7 @@ SEVERITY = (
     Outcome.VIOLATED,
     Outcome.ERRORED,
     Outcome.UNKNOWN,
+    Outcome.EXPECTED,
     Outcome.HOLDS,
     Outcome.NOT_APPLICABLE,
 )
@@ -88,7 +90,7 @@ def errored(reason: str) -> Verdict:
 
 
 def worst(outcomes: Iterable[Outcome]) -> Outcome:
-    """The outcome that speaks for a group: violated, errored, unknown, holds, not applicable."""
+    """The outcome that speaks for a group: violated first, not applicable last."""
     present = set(outcomes)
     for outcome in SEVERITY:
         if outcome in present:
@@ -97,7 +99,7 @@ def worst(outcomes: Iterable[Outcome]) -> Outcome:
 
 
 def exit_code(outcomes: Iterable[Outcome]) -> int:
-    """0 all that applied holds, 1 violated, 4 errored, 3 unknown or nothing was decided."""
+    """0 all that applied holds or was expected, 1 violated, 4 errored, 3 unknown or nothing."""
     speaks = worst(outcomes)
     if speaks is Outcome.NOT_APPLICABLE:
         return 3

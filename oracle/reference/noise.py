@@ -3,13 +3,14 @@
 Philox4x32-10: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3" (2011).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
 Words = npt.NDArray[np.uint64]
+Uniform = Callable[[Words], npt.NDArray[np.float64]]
 
 MULTIPLIERS = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))
 WEYL = (np.uint64(0x9E3779B9), np.uint64(0xBB67AE85))
@@ -59,6 +60,12 @@ def uniform(bits: Words) -> npt.NDArray[np.float64]:
     return np.minimum(as_float32, LARGEST_UNIFORM)
 
 
+def unbounded_uniform(bits: Words) -> npt.NDArray[np.float64]:
+    """u = (float32(bits) + 1/2) 2^-32 in float32 throughout: the 128 largest words give 1."""
+    half, scale = np.float32(0.5), np.float32(2.0**-32)
+    return ((bits.astype(np.float32) + half) * scale).astype(np.float64)
+
+
 def exponential(u: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """E = -log(1 - u), distributed Exp(1)."""
     return np.asarray(-torch.log1p(-torch.from_numpy(u)).numpy())
@@ -75,12 +82,18 @@ def floored(e: torch.Tensor) -> torch.Tensor:
 
 
 def counter_noise(
-    rows: int, drafts: int, vocabulary: int, block: int, seed_key: int, vocab_start: int = 0
+    rows: int,
+    drafts: int,
+    vocabulary: int,
+    block: int,
+    seed_key: int,
+    vocab_start: int = 0,
+    law: Uniform = uniform,
 ) -> torch.Tensor:
     """The exponential variables of one block in the counter dialect.
 
     rows B; drafts K; vocabulary V; block the block counter before the block; seed_key 64 bits;
-    vocab_start the global id of column 0. Returns [B, K, V] float64.
+    vocab_start the global id of column 0; law the uniform of a word. Returns [B, K, V] float64.
     """
     first, last = vocab_start // 4, -(-(vocab_start + vocabulary) // 4)
     quarters = np.arange(first, last, dtype=np.uint64)[None, None, :]
@@ -92,7 +105,7 @@ def counter_noise(
     bits = np.stack(philox([np.broadcast_to(part, shape) for part in counter], seed_key), -1)
     skipped = vocab_start - 4 * first
     mine = bits.reshape(rows, drafts, -1)[:, :, skipped : skipped + vocabulary]
-    return torch.from_numpy(exponential(uniform(mine)))
+    return torch.from_numpy(exponential(law(mine)))
 
 
 def counter_coins(rows: int, drafts: int, block: int, seed_key: int) -> torch.Tensor:

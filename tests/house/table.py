@@ -89,6 +89,7 @@ TABLE = {
     "oracle/judge/jobs.py": "torch .judge.budget .judge.checks .judge.context .judge.crew "
     ".judge.device "
     ".judge.loading .judge.trial .judge.verdict",
+    "oracle/judge/expected.py": "jsonschema .judge.trial .judge.verdict",
     "oracle/judge/report.py": "rich jsonschema .judge.verdict .judge.budget .judge.checks "
     ".judge.trial .judge.environment",
     "oracle/judge/page.py": "matplotlib .judge.verdict .judge.environment",
@@ -124,9 +125,12 @@ TABLE = {
     "oracle/subjects/__init__.py": "",
     "oracle/subjects/reference.py": "torch numpy .reference.* .judge.protocol .judge.binding",
     "oracle/subjects/torch_ops.py": "torch .judge.protocol",
-    "oracle/subjects/sglang.py": "torch sglang .judge.protocol",
-    "oracle/subjects/vllm.py": "torch vllm .judge.protocol",
-    "oracle/subjects/flashinfer.py": "torch flashinfer .judge.protocol",
+    "oracle/subjects/alone.py": "<dynamic>",
+    "oracle/subjects/sglang/*.py": "torch numpy triton .judge.protocol .subjects.alone "
+    ".subjects.sglang.* .subjects.stepwise",
+    "oracle/subjects/stepwise.py": "torch .judge.protocol",
+    "oracle/subjects/vllm.py": "torch triton .judge.protocol .subjects.alone .subjects.stepwise",
+    "oracle/subjects/flashinfer.py": "torch .judge.protocol .subjects.alone .subjects.stepwise",
     "oracle/workloads/__init__.py": "",
     "oracle/workloads/synthetic.py": "torch .judge.context",
     "oracle/workloads/smollm2.py": "torch numpy transformers gguf .judge.protocol",
@@ -205,7 +209,7 @@ TABLE = {
 EXCLUSIVE = {
     "hypothesis": ("tests/*", "conftest.py"),
     "pytest": ("tests/*", "conftest.py", "oracle/plugin.py", "oracle/conformance/*"),
-    "triton": ("impl/kernels/*", "tests/kernels/*"),
+    "triton": ("impl/kernels/*", "tests/kernels/*", "oracle/subjects/*"),
     "torch.distributed": (
         "impl/shards.py",
         "impl/graph/*",
@@ -223,6 +227,6 @@ ENVIRONMENT_READERS = {
     "impl/config.py": "DRAFTPROOF_*",
     "oracle/judge/environment.py": "DRAFTPROOF_*",  # prints them as found, and acts on none
     "oracle/plugin.py": "DRAFTPROOF_SUBJECT",
-    "oracle/subjects/sglang.py": "DRAFTPROOF_SGLANG",
+    "oracle/subjects/alone.py": "DRAFTPROOF_*",  # where each shipped package lies
     "oracle/workloads/smollm2.py": "DRAFTPROOF_SMOLLM2",
 }

@@ -18,7 +18,7 @@ GUARDS: dict[str, tuple[str, ...]] = {
     "oracle.judge.binomial": ("test_binomial.py",),
     "oracle.judge.budget": ("test_judge.py",),
     "oracle.judge.margin": ("test_margin.py",),
-    "oracle.judge.coupling": ("test_coupling.py",),
+    "oracle.judge.coupling": ("test_coupling.py", "test_unbounded.py"),
     "oracle.judge.bank": ("test_bank_numbers.py",),
     "oracle.judge.scan": ("test_scan_numbers.py",),
     "oracle.judge.goodness": ("test_goodness_numbers.py",),

@@ -13,7 +13,7 @@ from ..continuity import NoiseTrail
 from ..history import History
 from ..protocol import Tensors
 from ..script import Accept, Command, Load, Observe, Plan, Read, Replay
-from ..verdict import Verdict, holds, violated
+from ..verdict import Verdict, holds, not_applicable, violated
 from .sampling import mixed
 
 NAME = "accept_rule"
@@ -25,6 +25,7 @@ ROWS, DRAFTS, VOCABULARY, BLOCKS = 12, 3, 11, 6
 EVERY_ID = 2**30
 # Of V float32 additions and one product, relative to the sum: nearer than this is not decided.
 DECIDED = 2.0**-18
+HIDDEN = "the subject does not show the coins of its accept"
 
 
 def target(seed: int, vocabulary: int, rows: int) -> dict[str, torch.Tensor]:
@@ -147,6 +148,8 @@ def check(history: History, _ledger: Ledger) -> Verdict:
             read = event
         if event["verb"] != "accept":
             continue
+        if bool(event["commit"]["coins"].isnan().all()):
+            return not_applicable(HIDDEN)
         tokens = read["outputs"]["tokens"]
         commit, p, q, greedy = expected(history, event, read)
         open_rows = undecided(p, q, tokens, event["commit"]["coins"]) & ~greedy.numpy()

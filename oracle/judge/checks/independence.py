@@ -15,7 +15,7 @@ from ..history import History
 from ..script import Accept, Command, Load, Plan, Read, Replay, Reseed
 from ..seeds import seed_of
 from ..significance import Counts, pairs_seen
-from ..verdict import Verdict, holds, unknown, violated
+from ..verdict import Verdict, holds, not_applicable, unknown, violated
 
 NAME = "independence"
 TITLE = "independence: rows, steps, replays, buckets, draft noise and coins"
@@ -250,6 +250,9 @@ def untested(history: History, found: dict[str, Kind]) -> list[str]:
 
 def gathered(history: History) -> sums.Sums | Verdict:
     """Hits and trials of every kind of pair."""
+    accepts = history.of("accept")
+    if accepts and bool(accepts[0]["commit"]["coins"].isnan().all()):
+        return not_applicable("the subject does not show the coins of its accept")
     return tuple(
         sums.table(
             name, f"[hits, {one.what}]", np.array([one.rate]), np.stack([one.hits, one.pairs])

@@ -31,6 +31,8 @@ UNIT = 2.0**-32
 # Below this many draws expected of all rare ids together, their loss could be chance.
 RARE_EXPECTED = 64
 HEAD_ID = 5
+# -log(1 - u) of the largest bounded uniform of a word.
+LARGEST = 24 * math.log(2)
 # From here on the declared grid of known words must show: the positive control.
 CONTROL_VALUES = 3 * 10**5
 
@@ -107,7 +109,9 @@ def blocks_of(history: History) -> Iterator[tuple[str, np.ndarray]]:
     for number, event in enumerate(history.of("replay")):
         e = block_noise(setting, event)
         if e is not None:
-            yield foretold, e[:, number % setting["drafts"]].numpy().ravel()
+            # What a dialect without a bound makes of its largest words is counted as its largest.
+            finite = e[:, number % setting["drafts"]].clamp(max=LARGEST)
+            yield foretold, finite.numpy().ravel()
     for event in history.of("observe"):
         content = event["content"]
         if not content.is_floating_point() or content.shape[-1] != vocabulary:
