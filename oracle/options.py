@@ -1,11 +1,9 @@
 """What several commands take on the command line, turned into what the judge takes."""
 
-import torch
 import typer
 
+from .judge.place import placed_on
 from .judge.trial import COMBINATIONS
-
-ENGINES = ("auto", "emulator", "cuda", "eager")
 
 
 def usage(message: str) -> typer.BadParameter:
@@ -15,14 +13,10 @@ def usage(message: str) -> typer.BadParameter:
 
 def engine_and_device(engine: str) -> tuple[str, str]:
     """Resolve 'auto' to cuda where a GPU is visible, else to the emulator on the CPU."""
-    if engine not in ENGINES:
-        raise usage(f"engine is {engine!r}, required: one of {', '.join(ENGINES)}")
-    visible = torch.cuda.is_available()
-    if engine == "cuda" and not visible:
-        raise usage("engine cuda needs a GPU, and torch sees none")
-    if engine == "auto":
-        engine = "cuda" if visible else "emulator"
-    return engine, "cuda" if engine == "cuda" else "cpu"
+    try:
+        return placed_on(engine)
+    except ValueError as error:
+        raise usage(str(error)) from error
 
 
 def shard_named(shards: int, shard: int) -> int:

@@ -11,8 +11,9 @@ TABLE = {
     "oracle/recorder.py": "typer .judge.vectors.store",
     "oracle/planner.py": "typer rich torch numpy .judge.* .reference.* .workloads.synthetic",
     "oracle/nightly.py": "typer rich .judge.* .options",
-    "oracle/options.py": "typer torch .judge.trial",
+    "oracle/options.py": "typer .judge.place .judge.trial",
     "oracle/plugin.py": "pytest .judge.*",
+    "oracle/strategies.py": "hypothesis torch .judge.* .workloads.synthetic",
     "oracle/conformance/*.py": "pytest .judge.*",
     "oracle/reference/__init__.py": "",
     "oracle/reference/logits.py": "torch",
@@ -78,6 +79,9 @@ TABLE = {
     "oracle/judge/shards.py": "jsonschema .judge.answer .judge.budget .judge.checks .judge.context "
     ".judge.evidence .judge.history .judge.loading .judge.report .judge.script .judge.sums "
     ".judge.trial .judge.verdict",
+    "oracle/judge/place.py": "torch",
+    "oracle/judge/carried.py": ".judge.context .judge.report .judge.trial .judge.verdict",
+    "oracle/judge/suite.py": "torch .judge.*",
     "oracle/judge/crew.py": "",
     "oracle/judge/jobs.py": "torch .judge.budget .judge.checks .judge.context .judge.crew "
     ".judge.loading .judge.trial .judge.verdict",
@@ -186,7 +190,7 @@ TABLE = {
 # Who may name a third party at all; every other project file may not. (The table is narrower for
 # single files; these rows say what no table row may ever grant.)
 EXCLUSIVE = {
-    "hypothesis": ("tests/*", "conftest.py"),
+    "hypothesis": ("tests/*", "conftest.py", "oracle/strategies.py"),
     "pytest": ("tests/*", "conftest.py", "oracle/plugin.py", "oracle/conformance/*"),
     "triton": ("impl/kernels/*", "tests/kernels/*"),
     "torch.distributed": (
