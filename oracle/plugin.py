@@ -15,8 +15,9 @@ import pytest
 if TYPE_CHECKING:
     from .judge.context import Context
     from .judge.protocol import Factory, Setting, Subject
+    from .judge.question import Answer
     from .judge.script import Plan
-    from .judge.suite import Answer, Suite
+    from .judge.suite import Suite
 
 MARKERS = {
     "gpu": "gpu: needs a CUDA device",
@@ -34,7 +35,7 @@ OPTIONS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("workload", {"default": "synthetic", "help": "synthetic or smollm2: where inputs come from"}),
     ("alpha", {"type": float, "default": 1e-6, "help": "false-alarm probability of the session"}),
     ("json", {"type": Path, "metavar": "FILE", "help": "write the report of verify"}),
-    ("expectations", {"type": Path, "metavar": "FILE", "help": "verdicts known beforehand"}),
+    ("expectations", {"default": "", "metavar": "FILE", "help": "deviations known beforehand"}),
     ("require-gpu", {"action": "store_true", "help": "no GPU, or one skipped test, is a failure"}),
 )
 SUITE: pytest.StashKey["Suite"] = pytest.StashKey()
@@ -62,7 +63,8 @@ def option(config: pytest.Config, name: str) -> Any:
 def suite_of(config: pytest.Config) -> "Suite":
     """The subject under test; UsageError where none is named, or none can be had."""
     if SUITE not in config.stash:
-        from .judge.suite import Asked, AskedError, Suite
+        from .judge.question import Asked, AskedError
+        from .judge.suite import Suite
 
         if not (subject := option(config, "subject")):
             raise pytest.UsageError(
@@ -268,6 +270,8 @@ def draftproof_judge(
         answer.require()
         if answer.outcome.value == "not applicable":
             pytest.skip(f"not applicable: {answer.reason}")
+        if answer.outcome.value == "expected":
+            pytest.xfail(f"expected: {answer.reason}")
         return answer
 
     return judge
@@ -278,7 +282,8 @@ def draftproof_play(
     pytestconfig: pytest.Config, draftproof_suite: "Suite", draftproof_context: "Context"
 ) -> "Callable[[Plan], None]":
     """Play a plan of one's own and judge it: what fails is stored, to be judged again."""
-    from .judge.suite import FINE, kept
+    from .judge.question import FINE
+    from .judge.suite import kept
 
     def play(plan: "Plan") -> None:
         __tracebackhide__ = True

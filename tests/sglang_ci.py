@@ -23,7 +23,7 @@ UNUSED = {
     "sglang.test": (),
     "sglang.test.ci": (),
 }
-FOLDER = os.environ.get(VARIABLE, "")  # noqa: TID251  (where a peer lies is a matter of the machine)
+FOLDER = os.environ.get(VARIABLE, "")  # noqa: TID251  (where it lies is the machine's)
 HERE = bool(FOLDER) and (Path(FOLDER) / f"sglang-{VERSION}.dist-info").is_dir()
 needs_wheel = pytest.mark.skipif(
     not HERE, reason=f"{VARIABLE} names no unpacked wheel of SGLang {VERSION}"

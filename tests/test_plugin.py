@@ -2,6 +2,8 @@
 
 import json
 import re
+import sys
+import types
 from pathlib import Path
 
 import jsonschema
@@ -11,7 +13,8 @@ from hypothesis import Phase, find, settings
 from oracle import plugin, strategies
 from oracle.judge.context import Context
 from oracle.judge.loading import load_factory
-from oracle.judge.suite import Asked, Suite, kept
+from oracle.judge.question import Asked
+from oracle.judge.suite import Suite, kept
 from oracle.judge.verdict import ViolationRuntimeError, violated
 
 from .house.imports import probe
@@ -144,7 +147,7 @@ def test_a_subject_that_errors_fails(pytester: pytest.Pytester) -> None:
         (["--draftproof-engine", "eager", "--draftproof-device", "cuda"], "engine eager runs on"),
         (["--draftproof-alpha", "1e-9"], "alpha is 1e-09, required: from 5e-07"),
         (["--draftproof-workload", "gold"], "workload is 'gold'"),
-        (["--draftproof-expectations", "none.toml"], "none.toml"),
+        (["--draftproof-expectations", "none.toml"], "expectations none.toml"),
         (
             ["--draftproof-require-gpu", "--draftproof-engine", "emulator"],
             "--draftproof-require-gpu, and engine emulator",
@@ -262,3 +265,33 @@ def test_what_a_script_shows_is_stored(tmp_path: Path) -> None:
     assert isinstance(error, ViolationRuntimeError)
     assert f"again: draftproof judge {tmp_path / 'played'}.json" in str(error)
     assert (tmp_path / "played.json").is_file()
+
+
+KNOWN = """
+from dataclasses import replace
+
+def named(name): return [name]
+def in_reach(entries, where, results): return entries if where["subject"] else []
+def described(entries, result):
+    holds = type(result.verdict.outcome).HOLDS
+    verdict = replace(result.verdict, outcome=holds, used=1, effect="x")
+    return replace(result, verdict=verdict) if entries == ["gates are wrong"] else result
+def applied(entries, where, results):
+    if entries != ["gates are wrong"]: raise ValueError(f"expected, and not found: {entries}")
+    return [described(entries, result) for result in results]
+"""
+
+
+@pytest.mark.parametrize(("entry", "passed"), [("gates are wrong", 1), ("gates are right", 0)])
+def test_expectations_are_handed_on(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, entry: str, passed: int
+) -> None:
+    """The module that reads them decides what is expected; an idle one fails the session."""
+    module = types.ModuleType("oracle.judge.expected")
+    exec(KNOWN, module.__dict__)  # noqa: S102
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    pytester.makepyfile(wrong_gate=WRONG_GATE)
+    words = ("-k", "gates and dflash", "--draftproof-expectations", entry)
+    found = conformance(pytester, "wrong_gate:factory", *words)
+    found.assert_outcomes(passed=passed, failed=1 - passed)
+    assert ("expected, and not found" in found.stdout.str()) is not bool(passed)

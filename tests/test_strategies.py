@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from oracle import strategies
 from oracle.judge.context import Context, query_rows
 from oracle.judge.protocol import INPUTS
+from oracle.judge.question import Asked
 from oracle.judge.script import Eager, Load, Plan
-from oracle.judge.suite import Asked, Suite
+from oracle.judge.suite import Suite
 from oracle.judge.verdict import Outcome
 
 SUITE = Suite(Asked("reference"))

@@ -8,7 +8,8 @@ import pytest
 
 from ..judge.answer import counts
 from ..judge.checks import ALL
-from ..judge.suite import Answer, label_of
+from ..judge.question import Answer
+from ..judge.suite import label_of
 from ..judge.trial import COMBINATIONS
 
 

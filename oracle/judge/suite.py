@@ -2,16 +2,17 @@
 
 import shlex
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from . import carried
-from .budget import ALPHA, ALPHA_MIN, Ledger, OverspentError
+from .budget import ALPHA_MIN, Ledger, OverspentError
 from .checks import ALL, named
 from .context import PROFILES, Context
 from .environment import PACKAGES, environment
@@ -19,92 +20,14 @@ from .history import History, save
 from .loading import AdapterError, CannotServeError, build, load_factory
 from .place import placed_on
 from .protocol import Factory, Subject
+from .question import Answer, Asked, AskedError
 from .report import Run, document
 from .script import Plan
 from .shards import sources
 from .trial import COMBINATIONS, Result, Trial, placed, workload_named
-from .verdict import Outcome, Verdict, ViolationRuntimeError, not_applicable, worst
+from .verdict import Verdict, ViolationRuntimeError, not_applicable
 
 Combination = tuple[str, str]
-FINE = (Outcome.HOLDS, Outcome.NOT_APPLICABLE)
-SHOWN = 3
-
-
-class AskedError(ValueError):
-    """What a session asks for cannot be had; the text says what would do."""
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What a session asks for, as plain values; the names are those of the options of verify.
-
-    device: '' for that of the engine. folder: from where the subject is imported. expectations: a
-    file of verdicts that are known beforehand.
-    """
-
-    subject: str
-    profile: str = "smoke"
-    seed: int = 0
-    engine: str = "auto"
-    device: str = ""
-    workload: str = "synthetic"
-    alpha: float = ALPHA
-    folder: Path = field(default_factory=Path)
-    expectations: Path | None = None
-
-
-@dataclass(frozen=True)
-class Answer:
-    """One check on one combination.
-
-    unclaimed: the subject does not claim what the check needs, so it never applies.
-    spent: of each ledger line. again: the commands that show it again, shortest first.
-    """
-
-    check: str
-    label: str
-    results: Sequence[Result]
-    spent: Mapping[str, float]
-    unclaimed: bool
-    seed: int
-    again: Sequence[str]
-
-    @property
-    def outcome(self) -> Outcome:
-        """The worst verdict of all cases."""
-        return worst(result.verdict.outcome for result in self.results)
-
-    @property
-    def reason(self) -> str:
-        """What the worst cases say, each once."""
-        texts = dict.fromkeys(
-            result.verdict.reason
-            if result.case == "-"
-            else f"{result.case}: {result.verdict.reason}"
-            for result in self.results
-            if result.verdict.outcome is self.outcome
-        )
-        more = f"\n  and {len(texts) - SHOWN} more" if len(texts) > SHOWN else ""
-        return "\n  ".join([*texts][:SHOWN]) + more
-
-    def require(self) -> None:
-        """Raise ViolationRuntimeError for every answer that is neither green nor out of scope."""
-        __tracebackhide__ = True
-        if self.outcome not in FINE:
-            raise ViolationRuntimeError(
-                f"{self.outcome}: {self.check}, {self.label}\n  {self.reason}"
-            )
-
-    @property
-    def told(self) -> str:
-        """Seed, and how to see it again."""
-        return "\n".join([f"seed {self.seed}", *(f"again: {line}" for line in self.again)])
-
-    @property
-    def carried(self) -> dict[str, Any]:
-        """Plain values, for the process that writes the report."""
-        cases = [carried.packed(result) for result in self.results]
-        return {"cases": cases, "spent": dict(self.spent), "unclaimed": self.unclaimed}
 
 
 @dataclass
@@ -125,8 +48,10 @@ class Suite:
             self.engine, self.device = placed_on(asked.engine, asked.device)
         except ValueError as error:
             raise AskedError(str(error)) from error
-        if asked.expectations is not None:
-            raise AskedError(f"{asked.expectations}: verify judges without expectations as yet")
+        try:
+            self._known = expectations(asked.expectations) if asked.expectations else None
+        except ValueError as error:
+            raise AskedError(str(error)) from error
         if (folder := str(asked.folder.resolve())) not in sys.path:
             sys.path.insert(0, folder)
         self.missing, self.source = "", workload_named("synthetic")
@@ -184,6 +109,12 @@ class Suite:
             self._probed[combination] = self.trial.probe(context)
         return self._probed[combination]
 
+    @property
+    def where(self) -> dict[str, str]:
+        """What decides which expectations are about this session."""
+        asked = self.asked
+        return {"subject": asked.subject, "device": self.device, "profile": asked.profile}
+
     def answer(self, check: str, combination: Combination) -> Answer:
         """Judge one check on one combination, on the rules and the budget of verify."""
         try:
@@ -200,8 +131,13 @@ class Suite:
             self.trial.ledger.spent = {}
             results = list(self.trial.judge(module, context))
             spent = self.trial.ledger.spent
+        raw = [carried.packed(result) for result in results]
+        if self._known is not None:
+            module, entries = self._known
+            reach = module.in_reach(entries, self.where, results)
+            results = [module.described(reach, result) for result in results]
         seed, again = self.asked.seed, self.again(check, label)
-        return Answer(check, label, results, spent, unclaimed, seed, again)
+        return Answer(check, label, results, raw, spent, unclaimed, seed, again)
 
     def header(self) -> list[str]:
         """Versions, device, SM count, what is asked for, and every DRAFTPROOF_ variable."""
@@ -234,7 +170,7 @@ class Suite:
     def report(self, answers: Iterable[Mapping[str, Any]]) -> tuple[dict[str, Any], list[str]]:
         """What verify would report of these answers, `Answer.carried`, and what is wrong with them.
 
-        Complaints: an overspent line of the ledger.
+        Complaints: an overspent line of the ledger, an expectation that nothing met.
         """
         ledger, complaints = Ledger(self.asked.alpha), []
         results = []
@@ -245,6 +181,11 @@ class Suite:
                     ledger.take(line, probability)
                 except OverspentError as error:
                     complaints.append(f"{error}: a check was asked more often than once")
+        if self._known is not None:
+            try:
+                results = self._known[0].applied(self._known[1], self.where, results)
+            except ValueError as error:
+                complaints.append(str(error))
         order = [label_of(combination) for combination in COMBINATIONS]
         results.sort(key=lambda r: (order.index(r.combination), r.place))
         asked = self.asked
@@ -260,6 +201,15 @@ class Suite:
             [check.NAME for check in ALL if any(r.check == check.NAME for r in results)],
         )
         return document(run, results, ledger, environment(self.device)), complaints
+
+
+def expectations(name: str) -> tuple[Any, Any]:
+    """The module that applies expectations, and what it reads of a file; ValueError without."""
+    try:
+        module = import_module(".expected", __package__)
+    except ModuleNotFoundError as error:
+        raise ValueError(f"expectations {name}: this version of draftproof has none") from error
+    return module, module.named(name)
 
 
 def label_of(combination: Combination) -> str:

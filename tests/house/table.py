@@ -81,6 +81,7 @@ TABLE = {
     ".judge.trial .judge.verdict",
     "oracle/judge/place.py": "torch",
     "oracle/judge/carried.py": ".judge.context .judge.report .judge.trial .judge.verdict",
+    "oracle/judge/question.py": ".judge.budget .judge.trial .judge.verdict",
     "oracle/judge/suite.py": "torch .judge.*",
     "oracle/judge/crew.py": "",
     "oracle/judge/jobs.py": "torch .judge.budget .judge.checks .judge.context .judge.crew "
