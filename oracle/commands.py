@@ -1,4 +1,4 @@
-"""The command line: verify, deep, merge, record, judge, list, explain. Arguments, exit codes."""
+"""The command line: verify, deep, merge, page, judge, list, explain. Arguments, exit codes."""
 
 import json
 import shlex
@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from .exporter import Files, Html, Junit, Summary, page
 from .judge import archive
 from .judge import report as reports
 from .judge.budget import ALPHA, ALPHA_MIN, SHARES, Ledger
@@ -39,6 +40,7 @@ UNKNOWN = 3
 app.command()(plan)
 app.command()(deep)
 app.command()(merge)
+app.command()(page)
 app.command()(record)
 app.command()(judge)
 
@@ -126,9 +128,12 @@ def verify(
     jobs: Annotated[int, typer.Option(min=0, help="processes; 0: one a core, 1 on a GPU")] = 0,
     num_shards: Annotated[int, typer.Option(help="runs that merge will add")] = 1,
     shard_id: Annotated[int, typer.Option(help="which of them, from 1 on")] = 0,
+    html: Html = None,
+    junit: Junit = None,
+    summary: Summary = None,
 ) -> None:
     """Put a sampler under test. Exit: 0 holds, 1 violated, 2 usage, 3 unknown, 4 errored."""
-    console = Console()
+    console, files = Console(), Files(json_file, html, junit, summary)
     engine, device = engine_and_device(engine)
     shard = shard_named(num_shards, shard_id)
     if profile not in PROFILES:
@@ -163,8 +168,7 @@ def verify(
     run = replace(run, checks=names, shard=shard, shards=num_shards)
     report = reports.document(run, results, ledger, environment(device))
     if world.rank == 0:
-        if json_file is not None:
-            json_file.write_text(json.dumps(report, indent=1) + "\n")
+        files.write(report)
         reports.render(report, run, console)
     world.leave()
     raise typer.Exit(report["exit_code"])

@@ -6,7 +6,9 @@ TABLE = {
     # oracle
     "oracle/__init__.py": ".judge.history .judge.protocol .judge.script .judge.verdict <dynamic>",
     "oracle/__main__.py": ".commands .judge",
-    "oracle/commands.py": "typer rich torch .judge.* .nightly .options .planner .recorder .rejudge",
+    "oracle/commands.py": "typer rich torch .exporter .judge.* .nightly .options .planner "
+    ".recorder .rejudge",
+    "oracle/exporter.py": "typer .judge.evidence .judge.exports .judge.page .judge.shards .options",
     "oracle/rejudge.py": "typer rich .judge.archive .judge.verdict .options",
     "oracle/recorder.py": "typer .judge.vectors.store",
     "oracle/planner.py": "typer rich torch numpy .judge.* .reference.* .workloads.synthetic",
@@ -82,13 +84,19 @@ TABLE = {
     "oracle/judge/place.py": "torch",
     "oracle/judge/carried.py": ".judge.context .judge.report .judge.trial .judge.verdict",
     "oracle/judge/question.py": ".judge.budget .judge.trial .judge.verdict",
-    "oracle/judge/suite.py": "torch .judge.*",
+    "oracle/judge/suite.py": "torch .judge .judge.*",
     "oracle/judge/crew.py": "",
     "oracle/judge/jobs.py": "torch .judge.budget .judge.checks .judge.context .judge.crew "
     ".judge.loading .judge.trial .judge.verdict",
     "oracle/judge/report.py": "rich jsonschema .judge.verdict .judge.budget .judge.checks "
     ".judge.trial .judge.environment",
-    "oracle/judge/page.py": "matplotlib .judge.verdict .judge.environment",
+    "oracle/judge/exports.py": ".judge.report .judge.verdict",
+    "oracle/judge/drawn.py": "numpy scipy .judge.lattice .judge.significance .judge.sums",
+    "oracle/judge/power.py": "numpy .judge.bank .judge.binomial .judge.budget .judge.checks "
+    ".judge.checks.* .judge.drawn .judge.goodness .judge.significance .judge.sums",
+    "oracle/judge/figures.py": "matplotlib numpy .judge.drawn .judge.power",
+    "oracle/judge/page.py": ".judge.drawn .judge.exports .judge.figures .judge.power .judge.report "
+    ".judge.verdict",
     "oracle/judge/merge.py": "torch torch.distributed .judge.history .judge.budget .judge.verdict",
     "oracle/judge/vectors/__init__.py": "",
     "oracle/judge/vectors/*.py": "torch numpy jsonschema .reference.* .judge.margin "
@@ -201,7 +209,7 @@ EXCLUSIVE = {
         "tests/distributed/*",
         "tests/test_emulator.py",  # records collectives
     ),
-    "matplotlib": ("oracle/judge/page.py", "tests/benchmarks/figure.py", "tests/zoo/figure.py"),
+    "matplotlib": ("oracle/judge/figures.py", "tests/benchmarks/figure.py", "tests/zoo/figure.py"),
     "oracle.subjects": ("oracle/judge/loading.py", "tests/*"),
     "tests": ("tests/*", "conftest.py"),
 }
