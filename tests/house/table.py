@@ -200,7 +200,13 @@ TABLE = {
 # single files; these rows say what no table row may ever grant.)
 EXCLUSIVE = {
     "hypothesis": ("tests/*", "conftest.py", "oracle/strategies.py"),
-    "pytest": ("tests/*", "conftest.py", "oracle/plugin.py", "oracle/conformance/*"),
+    "pytest": (
+        "tests/*",
+        "conftest.py",
+        "oracle/plugin.py",
+        "oracle/conformance/*",
+        ".github/recipes/*",
+    ),
     "triton": ("impl/kernels/*", "tests/kernels/*"),
     "torch.distributed": (
         "impl/shards.py",
