@@ -10,6 +10,8 @@ import os
 from hypothesis import Phase, settings
 from hypothesis.database import DirectoryBasedExampleDatabase
 
+pytest_plugins = ["oracle.plugin"]
+
 # A deadline would fail a test because the machine was busy. A blob repeats a failure anywhere.
 # Hypothesis has settings of its own for CI, so each profile says whether its examples vary.
 settings.register_profile("dev", max_examples=20, deadline=None, print_blob=True, derandomize=False)

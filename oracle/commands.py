@@ -1,4 +1,4 @@
-"""The command line: verify, deep, merge, record, judge, list, explain. Arguments, exit codes."""
+"""The command line: verify, deep, merge, page, judge, list, explain. Arguments, exit codes."""
 
 import json
 import shlex
@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from .exporter import Files, Html, Junit, Summary, page
 from .judge import archive, expected
 from .judge import report as reports
 from .judge.budget import ALPHA, ALPHA_MIN, SHARES, Ledger
@@ -42,6 +43,7 @@ UNKNOWN = 3
 app.command()(plan)
 app.command()(deep)
 app.command()(merge)
+app.command()(page)
 app.command()(record)
 app.command()(judge)
 
@@ -160,9 +162,12 @@ def verify(
     require_gpu: Annotated[
         bool, typer.Option("--require-gpu", help="2 without a GPU; 3 for what it leaves out")
     ] = False,
+    html: Html = None,
+    junit: Junit = None,
+    summary: Summary = None,
 ) -> None:
     """Put a sampler under test. Exit: 0 holds, 1 violated, 2 usage, 3 unknown, 4 errored."""
-    console = Console()
+    console, files = Console(), Files(json_file, html, junit, summary)
     engine, device = engine_and_device(engine, require_gpu=require_gpu)
     shard = shard_named(num_shards, shard_id)
     checks, ledger = asked(profile, alpha, check or ())
@@ -193,8 +198,7 @@ def verify(
     results, idle = expected.applied(known, vars(run), results)
     report = reports.document(run, results, ledger, environment(device, peaks))
     if world.rank == 0:
-        if json_file is not None:
-            json_file.write_text(json.dumps(report, indent=1) + "\n")
+        files.write(report)
         reports.render(report, run, console)
     world.leave()
     raise usage(idle) if idle else typer.Exit(report["exit_code"])

@@ -1,11 +1,9 @@
 """What several commands take on the command line, turned into what the judge takes."""
 
-import torch
 import typer
 
+from .judge.place import gpus, placed_on
 from .judge.trial import COMBINATIONS
-
-ENGINES = ("auto", "emulator", "cuda", "eager")
 
 
 def usage(message: str) -> typer.BadParameter:
@@ -18,18 +16,14 @@ def engine_and_device(engine: str, *, require_gpu: bool = False) -> tuple[str, s
 
     require_gpu: there has to be a GPU, and the engine has to be cuda.
     """
-    if engine not in ENGINES:
-        raise usage(f"engine is {engine!r}, required: one of {', '.join(ENGINES)}")
-    visible = torch.cuda.is_available()
-    if require_gpu and not visible:
+    if require_gpu and not gpus():
         raise usage("--require-gpu was given and torch sees no GPU, required: at least one")
     if require_gpu and engine not in ("auto", "cuda"):
         raise usage(f"--require-gpu was given and engine is {engine!r}, required: cuda or auto")
-    if engine == "cuda" and not visible:
-        raise usage("engine cuda needs a GPU, and torch sees none")
-    if engine == "auto":
-        engine = "cuda" if visible else "emulator"
-    return engine, "cuda" if engine == "cuda" else "cpu"
+    try:
+        return placed_on(engine)
+    except ValueError as error:
+        raise usage(str(error)) from error
 
 
 def shard_named(shards: int, shard: int) -> int:

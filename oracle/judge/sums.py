@@ -18,6 +18,8 @@ from .significance import Counts, Floats
 
 # Counts are stored in the narrowest of these that holds them.
 WIDTHS = ("<i1", "<i2", "<i4", "<i8")
+# The probabilities of a law of so many cells are stored beside its counts.
+CELLS_MAX = 1024
 # JSON has no infinity. What lies below does not count in any mean.
 LOG_LEAST = -1e9
 
@@ -31,6 +33,7 @@ class Sum:
     digest  sha256 of its probabilities, '' where there are none to compare
     counts  int64 of any shape: cells, or hits and trials
     log_e   log e-value of each member of the bank, on the grid; empty where no bank is read
+    probabilities  of the law, float64 of any shape; None where there are more than CELLS_MAX
     """
 
     law: str
@@ -38,6 +41,7 @@ class Sum:
     digest: str
     counts: Counts
     log_e: Mapping[str, float] = field(default_factory=dict)
+    probabilities: Floats | None = None
 
 
 Sums = tuple[Sum, ...]
@@ -46,7 +50,8 @@ Sums = tuple[Sum, ...]
 def table(name: str, what: str, law: Floats, counts: Counts, bank: Sequence[Member] = ()) -> Sum:
     """A sum under a law of any shape, given by its probabilities; bank: read on `counts`."""
     log_e = valued(bank, log_values(counts, bank)) if bank else {}
-    return Sum(name, what, digest(law), counts.astype(np.int64), log_e)
+    kept = np.asarray(law, dtype=np.float64) if law.size <= CELLS_MAX else None
+    return Sum(name, what, digest(law), counts.astype(np.int64), log_e, kept)
 
 
 def digest(law: Floats) -> str:
@@ -92,17 +97,25 @@ def packed(counts: Counts) -> dict[str, Any]:
         limits = np.iinfo(width)
         if limits.min <= low and high <= limits.max:
             break
-    content = zlib.compress(np.ascontiguousarray(counts, dtype=width).tobytes(), 1)
+    return _deflated(counts, width)
+
+
+def _deflated(values: Counts | Floats, width: str) -> dict[str, Any]:
+    content = zlib.compress(np.ascontiguousarray(values, dtype=width).tobytes(), 1)
     text = base64.b64encode(content).decode()
-    return {"shape": list(counts.shape), "width": width, "deflated": text}
+    return {"shape": list(values.shape), "width": width, "deflated": text}
 
 
 def unpacked(found: Mapping[str, Any]) -> Counts:
     """The counts of `packed`; EvidenceError for content that is not of the stated shape."""
+    counts: Counts = _inflated(found).astype(np.int64)
+    return counts
+
+
+def _inflated(found: Mapping[str, Any]) -> Any:
     try:
         content = zlib.decompress(base64.b64decode(found["deflated"], validate=True))
-        flat = np.frombuffer(content, dtype=found["width"]).astype(np.int64)
-        return flat.reshape(found["shape"])
+        return np.frombuffer(content, dtype=found["width"]).reshape(found["shape"])
     except (ValueError, zlib.error) as error:
         raise EvidenceError(f"counts of shape {found['shape']} cannot be read: {error}") from error
 
@@ -117,10 +130,21 @@ def documents(sums: Sums) -> list[dict[str, Any]]:
             "counts": packed(one.counts),
             "log_e": dict(one.log_e),
         }
+        | ({} if (kept := one.probabilities) is None else {"probabilities": _deflated(kept, "<f8")})
         for one in sums
     ]
 
 
 def read(found: Sequence[Mapping[str, Any]]) -> Sums:
     """The sums of `documents`."""
-    return tuple(Sum(**{**one, "counts": unpacked(one["counts"])}) for one in found)
+    return tuple(
+        Sum(
+            one["law"],
+            one["what"],
+            one["digest"],
+            unpacked(one["counts"]),
+            one["log_e"],
+            _inflated(one["probabilities"]) if "probabilities" in one else None,
+        )
+        for one in found
+    )

@@ -46,7 +46,7 @@ def chain_for(case: Case, device: torch.device) -> Chain:
 
 def candidates(chain: Chain) -> list[Config]:
     """The config that a batch takes, and its neighbours."""
-    taken = config_for(len(chain.tokens), chain.w2)
+    taken = config_for(len(chain.tokens), chain.w2, drawn=chain.drawn)
     wides = {taken.wide, min(2 * taken.wide, 64)}
     found = [
         replace(taken, wide=wide, warps=warps, rows=rows)

@@ -6,13 +6,16 @@ TABLE = {
     # oracle
     "oracle/__init__.py": ".judge.history .judge.protocol .judge.script .judge.verdict <dynamic>",
     "oracle/__main__.py": ".commands .judge",
-    "oracle/commands.py": "typer rich torch .judge.* .nightly .options .planner .recorder .rejudge",
+    "oracle/commands.py": "typer rich torch .exporter .judge.* .nightly .options .planner "
+    ".recorder .rejudge",
+    "oracle/exporter.py": "typer .judge.evidence .judge.exports .judge.page .judge.shards .options",
     "oracle/rejudge.py": "typer rich .judge.archive .judge.verdict .options",
     "oracle/recorder.py": "typer .judge.vectors.store",
     "oracle/planner.py": "typer rich torch numpy .judge.* .reference.* .workloads.synthetic",
     "oracle/nightly.py": "typer rich .judge.* .options",
-    "oracle/options.py": "typer torch .judge.trial",
+    "oracle/options.py": "typer .judge.place .judge.trial",
     "oracle/plugin.py": "pytest .judge.*",
+    "oracle/strategies.py": "hypothesis torch .judge.* .workloads.synthetic",
     "oracle/conformance/*.py": "pytest .judge.*",
     "oracle/reference/__init__.py": "",
     "oracle/reference/logits.py": "torch",
@@ -85,6 +88,10 @@ TABLE = {
     "oracle/judge/shards.py": "jsonschema .judge.answer .judge.budget .judge.checks .judge.context "
     ".judge.evidence .judge.history .judge.loading .judge.report .judge.script .judge.sums "
     ".judge.trial .judge.verdict",
+    "oracle/judge/place.py": "torch",
+    "oracle/judge/carried.py": ".judge.context .judge.report .judge.trial .judge.verdict",
+    "oracle/judge/question.py": ".judge.budget .judge.trial .judge.verdict",
+    "oracle/judge/suite.py": "torch .judge .judge.*",
     "oracle/judge/crew.py": "",
     "oracle/judge/jobs.py": "torch .judge.budget .judge.checks .judge.context .judge.crew "
     ".judge.device "
@@ -92,7 +99,13 @@ TABLE = {
     "oracle/judge/expected.py": "jsonschema .judge.trial .judge.verdict",
     "oracle/judge/report.py": "rich jsonschema .judge.verdict .judge.budget .judge.checks "
     ".judge.trial .judge.environment",
-    "oracle/judge/page.py": "matplotlib .judge.verdict .judge.environment",
+    "oracle/judge/exports.py": ".judge.report .judge.verdict",
+    "oracle/judge/drawn.py": "numpy scipy .judge.lattice .judge.significance .judge.sums",
+    "oracle/judge/power.py": "numpy .judge.bank .judge.binomial .judge.budget .judge.checks "
+    ".judge.checks.* .judge.drawn .judge.goodness .judge.significance .judge.sums",
+    "oracle/judge/figures.py": "matplotlib numpy .judge.drawn .judge.power",
+    "oracle/judge/page.py": ".judge.drawn .judge.exports .judge.figures .judge.power .judge.report "
+    ".judge.verdict",
     "oracle/judge/merge.py": "torch torch.distributed .judge.history .judge.budget .judge.verdict",
     "oracle/judge/vectors/__init__.py": "",
     "oracle/judge/vectors/*.py": "torch numpy jsonschema .reference.* .judge.margin "
@@ -207,8 +220,14 @@ TABLE = {
 # Who may name a third party at all; every other project file may not. (The table is narrower for
 # single files; these rows say what no table row may ever grant.)
 EXCLUSIVE = {
-    "hypothesis": ("tests/*", "conftest.py"),
-    "pytest": ("tests/*", "conftest.py", "oracle/plugin.py", "oracle/conformance/*"),
+    "hypothesis": ("tests/*", "conftest.py", "oracle/strategies.py"),
+    "pytest": (
+        "tests/*",
+        "conftest.py",
+        "oracle/plugin.py",
+        "oracle/conformance/*",
+        ".github/recipes/*",
+    ),
     "triton": ("impl/kernels/*", "tests/kernels/*", "oracle/subjects/*"),
     "torch.distributed": (
         "impl/shards.py",
@@ -217,7 +236,7 @@ EXCLUSIVE = {
         "tests/distributed/*",
         "tests/test_emulator.py",  # records collectives
     ),
-    "matplotlib": ("oracle/judge/page.py", "tests/benchmarks/figure.py", "tests/zoo/figure.py"),
+    "matplotlib": ("oracle/judge/figures.py", "tests/benchmarks/figure.py", "tests/zoo/figure.py"),
     "oracle.subjects": ("oracle/judge/loading.py", "tests/*"),
     "tests": ("tests/*", "conftest.py"),
 }

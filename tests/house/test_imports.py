@@ -187,7 +187,7 @@ PLANTED: list[tuple[Callable[[Path], list[str]], dict[str, str], str]] = [
     (subject_callers, {"oracle/judge/trial.py": "subject.replay()\n"}, "calls .replay()"),
     (blind_rooms, {"impl/graph/cuda.py": "from ..buffers import Buffers\n"}, "outside impl.graph"),
     (blind_rooms, {"impl/kernels/step.py": "from ..gate import fold\n"}, "outside impl.kernels"),
-    (exclusive_names, {"oracle/strategies.py": "import hypothesis\n"}, "imports hypothesis"),
+    (exclusive_names, {"oracle/planner.py": "import hypothesis\n"}, "imports hypothesis"),
     (exclusive_names, {"impl/stages.py": "import triton.language as tl\n"}, "imports triton"),
     (exclusive_names, {"oracle/judge/report.py": "from matplotlib import pyplot\n"}, "matplotlib"),
     (

@@ -51,8 +51,9 @@ def session(tmp_path: Path) -> Path:
 
 def run_pytest(folder: Path, *arguments: str) -> list[str]:
     """Run pytest on the planted tests and return the lines it prints."""
-    command = ["-m", "pytest", "-p", "no:cacheprovider", *arguments, "test_planted.py"]
-    return run_python(*command, cwd=folder).stdout.splitlines()
+    command = ["-m", "pytest", "-p", "oracle.plugin", "-p", "no:cacheprovider", *arguments]
+    done = run_python(*command, "test_planted.py", cwd=folder, path=ROOT)
+    return done.stdout.splitlines()
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """A chain of loads of which no two have a value in common, so that a stale one has an age."""
 
+from typing import Any
+
 import torch
 
 from ..attribution import DEPTH
@@ -103,8 +105,12 @@ def check(history: History, limit: float) -> Verdict:
     each = limit / (len(history.of("read")) * DEPTH)
     run = judged(timeline(history), history.description["stages"], each)
     phrase, ages = told(run)
+    line: dict[str, Any] = {"replays": len(run.blocks), "stale": {}}
+    for found in run.found:
+        for name, age in found.what.ages.items():
+            line["stale"].setdefault(name, []).append([found.moment.number, age])
     if phrase:
-        return violated(f"stale: {phrase}", used, unit="tokens", ages=ages)
+        return violated(f"stale: {phrase}", used, unit="tokens", ages=ages, timeline=line)
     rest = f"; {run.unexplained} blocks are off, and by no age" if run.unexplained else ""
     said = f"no earlier value explains a block{rest}"
-    return holds(said, used, "one field one replay late", "tokens")
+    return holds(said, used, "one field one replay late", "tokens", timeline=line)

@@ -1,0 +1,1 @@
+"""All checks as tests: pytest --pyargs oracle.conformance --draftproof-subject module:factory."""

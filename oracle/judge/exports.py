@@ -1,0 +1,147 @@
+"""A report for other tools: JUnit XML, and markdown for the summary of a job."""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+from xml.etree.ElementTree import Element, SubElement, indent, tostring
+
+from .report import failures, not_run
+from .verdict import Outcome
+
+FAILED = (Outcome.VIOLATED.value, Outcome.UNKNOWN.value)
+# What XML 1.0 cannot hold.
+UNPRINTABLE = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+MARKS = {"holds": "🟢", "violated": "🔴", "unknown": "🟡", "errored": "🟣"}
+
+
+def printable(text: str) -> str:
+    """A text without what XML cannot hold."""
+    return UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def again_of(report: Mapping[str, Any], check: str, combination: str) -> str:
+    """The command that shows one check of a report again."""
+    return f"{report['run']['reproduce']} --check '{check}' --only {combination}"
+
+
+def junit(report: Mapping[str, Any]) -> str:
+    """JUnit XML: a suite a check, a test a case; numbers stand in properties.
+
+    Violated and unknown are failures, errored is an error, not applicable is skipped.
+    """
+    counts, run = report["counts"], report["run"]
+    failed = sum(counts[name] for name in FAILED)
+    root = Element("testsuites", name="draftproof")
+    for row in report["checks"]:
+        verdicts = [case["verdict"] for case in row["cases"]]
+        suite = SubElement(
+            root,
+            "testsuite",
+            name=f"draftproof.{row['check']}",
+            tests=str(len(verdicts)),
+            failures=str(sum(verdict in FAILED for verdict in verdicts)),
+            errors=str(verdicts.count(Outcome.ERRORED.value)),
+            skipped=str(verdicts.count(Outcome.NOT_APPLICABLE.value)),
+            time=str(row["seconds"]),
+        )
+        properties = {"seed": run["seed"], "subject": run["subject"], "claim": row["claim"]}
+        given(suite, properties)
+        for case in row["cases"]:
+            one_case(suite, report, row, case)
+    root.set("tests", str(sum(counts.values())))
+    root.set("failures", str(failed))
+    root.set("errors", str(counts[Outcome.ERRORED.value]))
+    root.set("skipped", str(counts[Outcome.NOT_APPLICABLE.value]))
+    indent(root)
+    return '<?xml version="1.0" encoding="utf-8"?>\n' + tostring(root, encoding="unicode") + "\n"
+
+
+def given(parent: Element, values: Mapping[str, Any]) -> None:
+    """Add properties to a suite or a case."""
+    holder = SubElement(parent, "properties")
+    for name, value in values.items():
+        SubElement(holder, "property", name=name, value=printable(str(value)))
+
+
+def one_case(
+    suite: Element, report: Mapping[str, Any], row: Mapping[str, Any], case: Mapping[str, Any]
+) -> None:
+    """Add one case to the suite of its check."""
+    check, label = row["check"], case["combination"]
+    name = f"{label}: {case['case']}"
+    found = SubElement(
+        suite, "testcase", classname=f"draftproof.{check}", name=name, time=str(case["seconds"])
+    )
+    numbers = {
+        "verdict": case["verdict"],
+        "used": case["used"],
+        "unit": case["unit"],
+        "smallest_detectable_effect": case["smallest_detectable_effect"],
+    }
+    given(found, numbers)
+    reason = printable(case["reason"])
+    kinds = dict.fromkeys(FAILED, "failure") | {
+        Outcome.ERRORED.value: "error",
+        Outcome.NOT_APPLICABLE.value: "skipped",
+    }
+    if kind := kinds.get(case["verdict"]):
+        told = SubElement(found, kind, message=reason)
+        if kind != "skipped":
+            told.set("type", f"oracle.judge.verdict.ViolationRuntimeError.{case['verdict']}")
+            told.text = f"{reason}\nagain: {again_of(report, check, label)}"
+
+
+def cell(text: str) -> str:
+    """A text inside a cell of a markdown table."""
+    return text.replace("|", "\\|").replace("\n", " ").replace("<", "&lt;")
+
+
+def markdown(report: Mapping[str, Any]) -> str:
+    """A summary of a job: verdict, one row a check, what failed and how to see it again."""
+    return "\n".join(lines(report)) + "\n"
+
+
+def lines(report: Mapping[str, Any]) -> Iterable[str]:
+    """The lines of `markdown`."""
+    run, found = report["run"], report["environment"]
+    spent = sum(report["alarm_spent"].values())
+    counts = ", ".join(f"{n} {name}" for name, n in report["counts"].items() if n)
+    part = f", shard {run['shard']} of {run['shards']}" if run["shard"] else ""
+    yield f"### draftproof: {MARKS.get(report['verdict'], '')} {report['verdict']}"
+    yield ""
+    yield (
+        f"`{run['subject']}` on {found.get('gpu', found['machine'])}, engine {run['engine']}, "
+        f"workload {run['workload']}, profile {run['profile']}, seed {run['seed']}{part}, torch "
+        f"{found['torch']}. {counts}; false-alarm probability spent {spent:.1e} of "
+        f"{report['alpha']:.0e}; exit code {report['exit_code']}."
+    )
+    yield ""
+    yield "| | check | verdict | smallest fault it would have seen | used |"
+    yield "|---|---|---|---|---:|"
+    for row in report["checks"]:
+        used = f"{row['used']:,} {row['unit']}" if row["used"] else "-"
+        effect = cell(row["smallest_detectable_effect"]) or "-"
+        mark = MARKS.get(row["verdict"], "⚪")
+        yield f"| {mark} | `{row['check']}` | {row['verdict']} | {effect} | {used} |"
+    for group in failures(report):
+        row, case = group[0]
+        title = f"{case['verdict']}: {row['check']}, {case['combination']}, {case['case']}"
+        yield ""
+        yield f"#### {cell(title)}"
+        yield ""
+        # A fence that the reason itself cannot close.
+        yield "````text"
+        yield case["reason"].replace("````", "'''")
+        yield "````"
+        if len(group) > 1:
+            yield f"The same in {len(group) - 1} more."
+        yield ""
+        yield f"Again: `{again_of(report, row['check'], case['combination'])}`"
+    reasons = list(not_run(report))
+    if reasons:
+        yield ""
+        yield "<details><summary>Not applicable</summary>"
+        yield ""
+        yield from (f"- {cell(reason)}" for reason in reasons)
+        yield ""
+        yield "</details>"
