@@ -120,6 +120,10 @@ TABLE = {
     "oracle/workloads/__init__.py": "",
     "oracle/workloads/synthetic.py": "torch .judge.context",
     "oracle/workloads/smollm2.py": "torch numpy transformers gguf .judge.protocol",
+    "oracle/workloads/llama.py": "torch",
+    "oracle/workloads/corpus.py": "torch .workloads.llama .workloads.smollm2",
+    "oracle/workloads/drafter.py": "torch .workloads.corpus",
+    "oracle/workloads/fitting.py": "torch safetensors .workloads.*",
     "oracle/workloads/real.py": "torch .judge.context .workloads.smollm2",
     # impl
     "impl/__init__.py": ".sampler .proposer .runner .shapes <dynamic>",
@@ -164,6 +168,14 @@ TABLE = {
     "impl/subject.py": "torch .plan .proposal .setting .gate .buffers .stages .noise "
     ".facts .sampler .runner .proposer .assembly .backbone .graph .graph.engine "
     ".target",
+    "impl/decoding/__init__.py": "",
+    "impl/decoding/network.py": "torch",
+    "impl/decoding/request.py": "torch",
+    "impl/decoding/drafter.py": "torch .buffers",
+    "impl/decoding/loop.py": "torch .acceptor .proposal .proposer .sampler .target "
+    ".decoding.network .decoding.request",
+    "impl/decoding/subject.py": "torch .assembly .bias .config .graph .graph.engine .logits .plan "
+    ".stages .decoding.*",
     "impl/graph/__init__.py": "torch .graph.engine .graph.cuda .graph.emulator .graph.hazard",
     "impl/graph/engine.py": "torch",
     "impl/graph/cuda.py": "torch .graph.engine .graph.hazard",
