@@ -1,4 +1,4 @@
-"""The command line: verify, deep, merge, record, judge, list, explain. Arguments, exit codes."""
+"""The command line: verify, decode, deep, merge, record, judge, list, explain; exit codes."""
 
 import json
 import shlex
@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from .decoder import decode
 from .judge import archive
 from .judge import report as reports
 from .judge.budget import ALPHA, ALPHA_MIN, SHARES, Ledger
@@ -41,6 +42,7 @@ app.command()(deep)
 app.command()(merge)
 app.command()(record)
 app.command()(judge)
+app.command()(decode)
 
 
 def run_with_progress(trial: Trial, console: Console, save: Path | None) -> list[Result]:

@@ -5,6 +5,7 @@ greedy, half are sampled at T = 1. A chunk of answers is drawn from a seed of it
 chunk that is stored need not be written again.
 """
 
+import importlib.util
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -12,7 +13,7 @@ import torch
 from torch import Tensor
 
 from .llama import Slots
-from .smollm2 import Reading
+from .smollm2 import INSTALL, LIBRARIES, MissingError, Reading, find_gguf, open_model
 
 WORDS = (
     *("harbour", "lighthouse", "bread", "winter", "bicycle", "library", "volcano", "river"),
@@ -45,6 +46,15 @@ class Answers:
     states: Tensor
     begun: Tensor
     greedy: Tensor
+
+
+def opened() -> Reading:
+    """The opened model. Raises what find_gguf does, and MissingError without a library."""
+    place = find_gguf()
+    missing = [name for name in LIBRARIES if importlib.util.find_spec(name) is None]
+    if missing:
+        raise MissingError(f"{missing[0]} is not installed, but should be: {INSTALL}")
+    return open_model(*place)
 
 
 def chat(model: Reading, question: str) -> list[int]:

@@ -193,11 +193,11 @@ def descended(
         optimiser.zero_grad()
         rows = seen.of(order[step * ROWS : (step + 1) * ROWS])
         loss = loss_of(trunk, heads, rows, head, ids, place)
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         optimiser.step()
         progress("fitting the draft", step + 1, steps)
     for weight in weights:
-        weight.requires_grad_(requires_grad=False)
+        weight.requires_grad = False
 
 
 @torch.no_grad()

@@ -43,7 +43,7 @@ class Slots:
         self.epsilon = float(config.rms_norm_eps)
         self.theta = float(config.rope_parameters["rope_theta"])
         body = network.base_model
-        self.embedding = body.embed_tokens.weight.detach().to(device)
+        self.embedding: Tensor = body.embed_tokens.weight.detach().to(device)
         self.norm = body.norm.weight.detach().to(device)
         self.layers = [
             {name: weight.detach().to(device) for name, weight in layer.named_parameters()}
@@ -53,9 +53,9 @@ class Slots:
         self.kept = torch.zeros(held, device=device)
 
     @property
-    def vocabulary(self) -> int:
-        """V."""
-        return len(self.embedding)
+    def device(self) -> torch.device:
+        """Where it is."""
+        return self.kept.device
 
     @property
     def head(self) -> Tensor:

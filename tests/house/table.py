@@ -6,7 +6,9 @@ TABLE = {
     # oracle
     "oracle/__init__.py": ".judge.history .judge.protocol .judge.script .judge.verdict <dynamic>",
     "oracle/__main__.py": ".commands .judge",
-    "oracle/commands.py": "typer rich torch .judge.* .nightly .options .planner .recorder .rejudge",
+    "oracle/commands.py": "typer rich torch .decoder .judge.* .nightly .options .planner "
+    ".recorder .rejudge",
+    "oracle/decoder.py": "typer rich torch .judge.* .options .workloads.*",
     "oracle/rejudge.py": "typer rich .judge.archive .judge.verdict .options",
     "oracle/recorder.py": "typer .judge.vectors.store",
     "oracle/planner.py": "typer rich torch numpy .judge.* .reference.* .workloads.synthetic",
@@ -100,6 +102,12 @@ TABLE = {
     ".judge.sequential .judge.significance .judge.trial .judge.verdict",
     "oracle/judge/exported.py": "numpy torch .judge.checks.claim .judge.history "
     ".judge.significance",
+    "oracle/judge/decoding.py": "torch .reference.* .judge.margin",
+    "oracle/judge/reading.py": "torch .judge.decoding .judge.margin",
+    "oracle/judge/betting.py": "numpy scipy .judge.significance",
+    "oracle/judge/acceptance_figure.py": "torch .judge.checks.decode_drafts",
+    "oracle/judge/decode_trial.py": "torch .judge.answer .judge.budget .judge.checks "
+    ".judge.decoding .judge.environment .judge.history .judge.reading .judge.trial .judge.verdict",
     "oracle/judge/loading.py": ".judge.protocol .judge.verdict <dynamic>",
     "oracle/judge/continuity.py": "torch",
     "oracle/judge/environment.py": "torch",
@@ -110,7 +118,8 @@ TABLE = {
     ".judge.continuity .judge.merge .judge.parity .judge.seeds .judge.bank .judge.scan "
     ".judge.chain .judge.lattice .judge.transform .judge.binding .judge.binomial "
     ".judge.prefix_law .judge.staleness .judge.sums .judge.timeline .judge.checks.lateness "
-    ".judge.checks.sampling .judge.checks.gates .workloads.synthetic",
+    ".judge.checks.sampling .judge.checks.gates .judge.betting .judge.reading "
+    ".workloads.synthetic",
     "oracle/subjects/__init__.py": "",
     "oracle/subjects/reference.py": "torch numpy .reference.* .judge.protocol .judge.binding",
     "oracle/subjects/torch_ops.py": "torch .judge.protocol",
@@ -121,6 +130,7 @@ TABLE = {
     "oracle/workloads/synthetic.py": "torch .judge.context",
     "oracle/workloads/smollm2.py": "torch numpy transformers gguf .judge.protocol",
     "oracle/workloads/llama.py": "torch",
+    "oracle/workloads/plain.py": "torch",
     "oracle/workloads/corpus.py": "torch .workloads.llama .workloads.smollm2",
     "oracle/workloads/drafter.py": "torch .workloads.corpus",
     "oracle/workloads/fitting.py": "torch safetensors .workloads.*",
