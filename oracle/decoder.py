@@ -1,5 +1,7 @@
 """The command `decode`: a real model, decoded by a sampler under test, and judged as it goes."""
 
+import shlex
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +21,7 @@ from .judge.decode_trial import history_of, tokens_a_step, verdicts
 from .judge.decoding import Watched, watch
 from .judge.loading import AdapterError, load_factory
 from .judge.reading import Model
-from .judge.verdict import Outcome, exit_code
+from .judge.verdict import Outcome, exit_code, worst
 from .options import engine_and_device, usage
 from .workloads import corpus, smollm2
 from .workloads.drafter import Fitted
@@ -209,15 +211,16 @@ def decode(
     if figure is not None:
         console.print(draw(run.places, f"{kind}, T = {temperature:g}", figure))
     beside = dict(enumerate(plain))
-    name = {"name": decoder.describe()["name"]}
-    history = history_of(run, tools.reader, f"{kind}, T {temperature:g}", setting, beside, name)
+    again = "draftproof " + " ".join(shlex.quote(word) for word in sys.argv[1:])
+    notes = {"name": decoder.describe()["name"], "reproduce": again}
+    history = history_of(run, tools.reader, f"{kind}, T {temperature:g}", setting, beside, notes)
     raise typer.Exit(told(history, save, console))
 
 
 def told(history: Any, save: Path | None, console: Console) -> int:
     """Judge, print a line a check, store what was asked for; returns the exit code."""
-    outcomes = []
-    for result in verdicts(history, Ledger()):
+    outcomes, ledger = [], Ledger()
+    for result in verdicts(history, ledger):
         verdict = result.verdict
         outcomes.append(verdict.outcome)
         if verdict.outcome is Outcome.NOT_APPLICABLE:
@@ -227,4 +230,6 @@ def told(history: Any, save: Path | None, console: Console) -> int:
         console.print(line, markup=False, highlight=False)
         if save is not None:
             archive.store(result, save / result.check, history.reproduce, dict(history.environment))
+    spent = f"false-alarm probability spent {ledger.total():.2g} of {ledger.alpha:g}"
+    console.print(f"{worst(outcomes)}; {spent}; exit code {exit_code(outcomes)}", highlight=False)
     return exit_code(outcomes)

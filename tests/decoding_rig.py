@@ -49,6 +49,14 @@ class Tiny:
         return self.logits(other.extend(nothing, ids[None], nothing)[0])
 
 
+def states_of(network: Tiny, text: torch.Tensor) -> torch.Tensor:
+    """The states [n, D] of a whole text."""
+    reader = Tiny.__new__(Tiny)
+    reader.__dict__ = {**vars(network), "kept": torch.zeros(1, len(text), D)}
+    nothing = torch.tensor([0])
+    return reader.extend(nothing, text[None], nothing)[0]
+
+
 def weights(kind: str, seed: int = 1) -> dict[str, Any]:
     """The drafter and Markov weights of a setting, drawn and not fitted."""
     source = torch.Generator().manual_seed(seed)
@@ -113,4 +121,4 @@ def plainly(network: Tiny, request: Mapping[str, Any]) -> list[int]:
     return text[start:]
 
 
-__all__ = ["Subject", "Tiny", "decoded", "factory", "plainly", "requests", "setting"]
+__all__ = ["Subject", "Tiny", "decoded", "factory", "plainly", "requests", "setting", "states_of"]

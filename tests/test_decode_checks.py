@@ -1,5 +1,6 @@
 """The checks of decoding on a tiny model: healthy runs hold, each planted fault is named."""
 
+import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -12,6 +13,7 @@ import torch
 from impl.assembly import Parts
 from oracle.judge import betting, reading
 from oracle.judge import history as histories
+from oracle.judge.acceptance_figure import draw, shares
 from oracle.judge.answer import judge_again
 from oracle.judge.budget import Ledger
 from oracle.judge.decode_trial import history_of, tokens_a_step, verdicts
@@ -21,7 +23,7 @@ from oracle.judge.reading import Model
 from oracle.judge.verdict import Outcome, Verdict
 
 from .decoding_faults import FAULTS
-from .decoding_rig import Tiny, factory, plainly, requests, setting
+from .decoding_rig import Tiny, factory, plainly, requests, setting, states_of
 
 HEATS = (0.0, 1.0, 0.0, 0.7)
 HELD = {"decode_gates", "decode_identity", "decode_accept", "decode_drafts", "decode_law"}
@@ -118,14 +120,6 @@ def test_text_at_another_temperature_is_named() -> None:
     assert found.evidence["tokens"] < 400
 
 
-def states_of(network: Tiny, text: torch.Tensor) -> torch.Tensor:
-    """The states [n, D] of a whole text."""
-    reader = Tiny.__new__(Tiny)
-    reader.__dict__ = {**vars(network), "kept": torch.zeros(1, len(text), 8)}
-    nothing = torch.tensor([0])
-    return reader.extend(nothing, text[None], nothing)[0]
-
-
 def test_path_that_is_misreported_is_named() -> None:
     """A block that ran eagerly and says it was replayed is refused by the table."""
     history = run_of(mixed(4), Parts(), engine="eager")
@@ -144,6 +138,20 @@ def test_tokens_a_step_is_a_ratio_with_its_interval() -> None:
     mean, half = tokens_a_step(Watched([], [[], []], places))
     assert mean == pytest.approx(5 / 4)
     assert half == pytest.approx(1.96 * (2 * 2 * 0.5**2) ** 0.5 / 4)
+
+
+def test_figure_shows_each_position(tmp_path: Path) -> None:
+    """One bar a position, as high as the share of accepted drafts; a line through the overlaps."""
+    found = shares(healthy().events[0]["places"])
+    assert len(found) == 3
+    assert [one.reached for one in found] == sorted((one.reached for one in found), reverse=True)
+    assert all(abs(one.accepted - one.expected) < 3 * one.half for one in found)
+    path = tmp_path / "figure.svg"
+    assert draw(healthy().events[0]["places"], "T < 1", path) == f"figure: {path}"
+    bars = re.findall(r'<rect x="[^>]*height="([\d.]+)"', path.read_text())
+    heights = [float(bar) / 170 for bar in bars]
+    assert heights == pytest.approx([one.accepted for one in found], abs=1e-3)
+    assert len(path.read_text()) < 60_000
 
 
 def test_bet_is_followed_in_time() -> None:

@@ -66,7 +66,8 @@ def test_trunk_is_the_one_that_is_captured() -> None:
         "input_ids": seen.anchor[:rows, None],
         "hidden": torch.zeros(rows, DRAFTS, D),
     }
-    Drafter(head, *(trunk[name] for name in ("project", "lift", "widen", "gain")))(buffers, rows)
+    own = Drafter(head, trunk["project"], trunk["lift"], trunk["widen"], trunk["gain"])
+    own(buffers, rows)
     wanted = drafted_states(trunk, seen.feature[:rows], head[seen.anchor[:rows]])
     torch.testing.assert_close(buffers["hidden"], wanted, rtol=1e-5, atol=1e-5)
 

@@ -41,7 +41,7 @@ def factory(
     """
     network, weights = setting["network"], setting["drafter"]
     head: Tensor = network.head
-    drafter = Drafter(head, *(weights[name] for name in WEIGHTS))
+    drafter = Drafter(head, **{name: weights[name] for name in WEIGHTS})
     given = setting["markov"]
     markov = MarkovHead(given["w1"], given["w2"], setting["kind"], given.get("w3"), given.get("b3"))
     if setting["engine"] not in ("emulator", "cuda", "eager"):

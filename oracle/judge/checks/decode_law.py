@@ -67,11 +67,13 @@ def check(history: History, ledger: Ledger) -> Verdict:
             tokens=seen.crossed + 1,
         )
     tilt = betting.smallest_tilt(float(variance.sum()), reading.TILTS, len(names), alarm)
+    found = np.isfinite(tilt)
+    effect = f"T too high by {100 * tilt:.2g} % (97.5 %)" if found else "faults larger than 2 T"
     return holds(
         f"mean log e = {seen.highest:.4g} at most, required < {limit:.4g}; strongest is "
         f"{seen.strongest!r}",
         used,
-        f"T off by {100 * tilt:.2g} % (97.5 %)",
+        effect,
         "tokens",
         alarm=alarm,
     )
