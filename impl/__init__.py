@@ -30,6 +30,7 @@ assembly    plan, weights and environment to a captured proposer
 facts       the build table, asked through objects made to fit facts
 subject     the sampler behind the verbs of a judge
 graph       the engines that capture and replay
+decoding    speculative decoding of a whole text, over a target model
 """
 
 from .proposer import Proposer

@@ -1,4 +1,4 @@
-"""The command line: verify, deep, merge, page, judge, list, explain. Arguments, exit codes."""
+"""The command line: verify, decode, deep, merge, page, record, judge, list, explain, plan."""
 
 import json
 import shlex
@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from .decoder import decode
 from .exporter import Files, Html, Junit, Summary, page
 from .judge import archive, expected
 from .judge import report as reports
@@ -46,6 +47,7 @@ app.command()(merge)
 app.command()(page)
 app.command()(record)
 app.command()(judge)
+app.command()(decode)
 
 
 def run_with_progress(trial: Trial, console: Console, save: Path | None) -> list[Result]:

@@ -3,7 +3,7 @@
 from types import ModuleType
 
 from .budget import Ledger
-from .checks import named
+from .checks import stored
 from .context import Context
 from .history import History
 from .margin import ARITHMETIC
@@ -49,7 +49,7 @@ def undecided(pending: Pending) -> Verdict:
 
 def judge_again(history: History, ledger: Ledger) -> Verdict:
     """Judge a stored history; one that lacks its second stage stays unknown."""
-    answer = judged(named(history.check), history, ledger)
+    answer = judged(stored(history.check), history, ledger)
     if isinstance(answer, Pending) and history.stages > 1:
         return undecided(answer)
     if isinstance(answer, Pending):

@@ -6,8 +6,9 @@ TABLE = {
     # oracle
     "oracle/__init__.py": ".judge.history .judge.protocol .judge.script .judge.verdict <dynamic>",
     "oracle/__main__.py": ".commands .judge",
-    "oracle/commands.py": "typer rich torch .exporter .judge.* .nightly .options .planner "
+    "oracle/commands.py": "typer rich torch .decoder .exporter .judge.* .nightly .options .planner "
     ".recorder .rejudge",
+    "oracle/decoder.py": "typer rich torch .judge.* .options .workloads.*",
     "oracle/exporter.py": "typer .judge.evidence .judge.exports .judge.page .judge.shards .options",
     "oracle/rejudge.py": "typer rich .judge.archive .judge.verdict .options",
     "oracle/recorder.py": "typer .judge.vectors.store",
@@ -123,6 +124,12 @@ TABLE = {
     ".judge.sequential .judge.significance .judge.trial .judge.verdict",
     "oracle/judge/exported.py": "numpy torch .judge.checks.claim .judge.history "
     ".judge.significance",
+    "oracle/judge/decoding.py": "torch .reference.* .judge.margin",
+    "oracle/judge/reading.py": "torch .judge.decoding .judge.margin",
+    "oracle/judge/betting.py": "numpy scipy .judge.significance",
+    "oracle/judge/acceptance_figure.py": "torch .judge.checks.decode_drafts",
+    "oracle/judge/decode_trial.py": "torch .judge.answer .judge.budget .judge.checks "
+    ".judge.decoding .judge.environment .judge.history .judge.reading .judge.trial .judge.verdict",
     "oracle/judge/loading.py": ".judge.protocol .judge.verdict <dynamic>",
     "oracle/judge/continuity.py": "torch",
     "oracle/judge/environment.py": "torch",
@@ -134,7 +141,8 @@ TABLE = {
     ".judge.continuity .judge.merge .judge.parity .judge.seeds .judge.bank .judge.scan "
     ".judge.chain .judge.lattice .judge.transform .judge.binding .judge.binomial "
     ".judge.prefix_law .judge.staleness .judge.sums .judge.timeline .judge.checks.lateness "
-    ".judge.checks.sampling .judge.checks.gates .judge.checks.wide .workloads.synthetic",
+    ".judge.checks.sampling .judge.checks.gates .judge.checks.wide .judge.betting "
+    ".judge.reading .workloads.synthetic",
     "oracle/subjects/__init__.py": "",
     "oracle/subjects/reference.py": "torch numpy .reference.* .judge.protocol .judge.binding",
     "oracle/subjects/torch_ops.py": "torch .judge.protocol",
@@ -147,6 +155,11 @@ TABLE = {
     "oracle/workloads/__init__.py": "",
     "oracle/workloads/synthetic.py": "torch .judge.context",
     "oracle/workloads/smollm2.py": "torch numpy transformers gguf .judge.protocol",
+    "oracle/workloads/llama.py": "torch",
+    "oracle/workloads/plain.py": "torch",
+    "oracle/workloads/corpus.py": "torch .workloads.llama .workloads.smollm2",
+    "oracle/workloads/drafter.py": "torch .workloads.corpus",
+    "oracle/workloads/fitting.py": "torch safetensors .workloads.*",
     "oracle/workloads/real.py": "torch .judge.context .workloads.smollm2",
     # impl
     "impl/__init__.py": ".sampler .proposer .runner .shapes <dynamic>",
@@ -193,6 +206,14 @@ TABLE = {
     "impl/subject.py": "torch .tally .plan .proposal .setting .gate .buffers .stages .noise "
     ".facts .sampler .runner .proposer .assembly .backbone .graph .graph.engine "
     ".target",
+    "impl/decoding/__init__.py": "",
+    "impl/decoding/network.py": "torch",
+    "impl/decoding/request.py": "torch",
+    "impl/decoding/drafter.py": "torch .buffers",
+    "impl/decoding/loop.py": "torch .acceptor .proposal .proposer .sampler .target "
+    ".decoding.network .decoding.request",
+    "impl/decoding/subject.py": "torch .assembly .bias .config .graph .graph.engine .logits .plan "
+    ".stages .decoding.*",
     "impl/graph/__init__.py": "torch .graph.engine .graph.cuda .graph.emulator .graph.hazard",
     "impl/graph/engine.py": "torch",
     "impl/graph/cuda.py": "torch .graph.engine .graph.hazard",

@@ -15,6 +15,11 @@ from . import (
     claim,
     confidence,
     coupled,
+    decode_accept,
+    decode_drafts,
+    decode_gates,
+    decode_identity,
+    decode_law,
     draft_law,
     equality,
     freshness,
@@ -53,10 +58,29 @@ ALL: tuple[ModuleType, ...] = (
     accept_length,
 )
 
+# Of whole texts, decoded with a real model: run by `draftproof decode`, in this order.
+DECODING: tuple[ModuleType, ...] = (
+    decode_gates,
+    decode_identity,
+    decode_accept,
+    decode_drafts,
+    decode_law,
+)
+
 
 def named(name: str) -> ModuleType:
     """The check of that name; KeyError lists the names there are."""
-    for check in ALL:
+    return among(ALL, name)
+
+
+def stored(name: str) -> ModuleType:
+    """The check of a stored history, those of decoding included; KeyError as for `named`."""
+    return among((*ALL, *DECODING), name)
+
+
+def among(checks: tuple[ModuleType, ...], name: str) -> ModuleType:
+    """The check of that name among some."""
+    for check in checks:
         if name == check.NAME:
             return check
-    raise KeyError(f"no check {name!r}, required: one of {[check.NAME for check in ALL]}")
+    raise KeyError(f"no check {name!r}, required: one of {[check.NAME for check in checks]}")
