@@ -243,4 +243,4 @@ class SampledAccept:
         """Write what every request commits; arguments as in `acceptance.accept_chain`."""
         written = [getattr(out, field.name) for field in fields(Commit)]
         parts = (asked.candidates, asked.verify_len, asked.prefix)
-        self.accept(parts, (target, claimed), coins, written, block=self.block)
+        self.accept(parts, (target, claimed), coins.contiguous(), written, block=self.block)
