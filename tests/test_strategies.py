@@ -15,7 +15,7 @@ from oracle.judge.suite import Suite
 from oracle.judge.verdict import Outcome
 
 SUITE = Suite(Asked("reference"))
-QUICK = settings(max_examples=15, deadline=None)
+QUICK = settings(max_examples=8, deadline=None)
 
 
 @QUICK
@@ -72,7 +72,7 @@ def test_what_matters_is_drawn(wanted) -> None:
 
 def test_only_what_a_subject_claims_is_drawn() -> None:
     """Without an ability there is no such block, and no such setting."""
-    few = settings(max_examples=40, phases=[Phase.generate], derandomize=True, database=None)
+    few = settings(max_examples=15, phases=[Phase.generate], derandomize=True, database=None)
 
     @few
     @given(strategies.scripts())

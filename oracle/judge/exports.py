@@ -8,7 +8,8 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 from .report import failures, not_run
 from .verdict import Outcome
 
-FAILED = (Outcome.VIOLATED.value, Outcome.UNKNOWN.value)
+# Attribute of a suite -> tag of the cases that it counts.
+TAGS = {"failures": "failure", "errors": "error", "skipped": "skipped"}
 # What XML 1.0 cannot hold.
 UNPRINTABLE = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 MARKS = {"holds": "🟢", "violated": "🔴", "unknown": "🟡", "errored": "🟣"}
@@ -24,34 +25,39 @@ def again_of(report: Mapping[str, Any], check: str, combination: str) -> str:
     return f"{report['run']['reproduce']} --check '{check}' --only {combination}"
 
 
+def tag_of(verdict: str) -> str:
+    """The tag that a verdict has in JUnit: none for what holds, skipped for what is neither."""
+    failed = (Outcome.VIOLATED.value, Outcome.UNKNOWN.value)
+    tags = dict.fromkeys(failed, "failure") | {Outcome.ERRORED.value: "error"}
+    return "" if verdict == Outcome.HOLDS.value else tags.get(verdict, "skipped")
+
+
 def junit(report: Mapping[str, Any]) -> str:
     """JUnit XML: a suite a check, a test a case; numbers stand in properties.
 
-    Violated and unknown are failures, errored is an error, not applicable is skipped.
+    Violated and unknown are failures, errored is an error; what neither fails nor holds is skipped.
     """
-    counts, run = report["counts"], report["run"]
-    failed = sum(counts[name] for name in FAILED)
+    run = report["run"]
+    sums = dict.fromkeys(("tests", *TAGS), 0)
     root = Element("testsuites", name="draftproof")
     for row in report["checks"]:
-        verdicts = [case["verdict"] for case in row["cases"]]
+        tags = [tag_of(case["verdict"]) for case in row["cases"]]
+        numbers = {"tests": len(tags)} | {name: tags.count(tag) for name, tag in TAGS.items()}
+        sums = {name: sums[name] + count for name, count in numbers.items()}
+        given_numbers = {name: str(count) for name, count in numbers.items()}
         suite = SubElement(
             root,
             "testsuite",
             name=f"draftproof.{row['check']}",
-            tests=str(len(verdicts)),
-            failures=str(sum(verdict in FAILED for verdict in verdicts)),
-            errors=str(verdicts.count(Outcome.ERRORED.value)),
-            skipped=str(verdicts.count(Outcome.NOT_APPLICABLE.value)),
             time=str(row["seconds"]),
+            attrib=given_numbers,
         )
         properties = {"seed": run["seed"], "subject": run["subject"], "claim": row["claim"]}
         given(suite, properties)
         for case in row["cases"]:
             one_case(suite, report, row, case)
-    root.set("tests", str(sum(counts.values())))
-    root.set("failures", str(failed))
-    root.set("errors", str(counts[Outcome.ERRORED.value]))
-    root.set("skipped", str(counts[Outcome.NOT_APPLICABLE.value]))
+    for name, count in sums.items():
+        root.set(name, str(count))
     indent(root)
     return '<?xml version="1.0" encoding="utf-8"?>\n' + tostring(root, encoding="unicode") + "\n"
 
@@ -80,11 +86,7 @@ def one_case(
     }
     given(found, numbers)
     reason = printable(case["reason"])
-    kinds = dict.fromkeys(FAILED, "failure") | {
-        Outcome.ERRORED.value: "error",
-        Outcome.NOT_APPLICABLE.value: "skipped",
-    }
-    if kind := kinds.get(case["verdict"]):
+    if kind := tag_of(case["verdict"]):
         told = SubElement(found, kind, message=reason)
         if kind != "skipped":
             told.set("type", f"oracle.judge.verdict.ViolationRuntimeError.{case['verdict']}")
