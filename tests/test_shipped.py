@@ -110,3 +110,41 @@ def test_a_masked_id_is_drawn_where_a_word_rounds_to_one() -> None:
     assert usual[1] == usual[2] != "inf"
     assert (endless[0], endless[2]) == ("0", "inf")
     assert float(endless[1]) < 17
+
+
+GATES = """
+import torch
+from oracle.subjects.sglang import sampler
+from oracle.subjects.sglang.dflash import gated
+
+for block, dtype in ((4, "float32"), (1, "float32"), (4, "int8"), (4, "float8_e4m3fn")):
+    head = torch.zeros(8, 4).to(getattr(torch, dtype))
+    try:
+        print(type(gated({"head": head, "vocabulary": 7, "device": "cpu"}, 4, block)).__name__)
+    except NotImplementedError as error:
+        print(error)
+whole = {"family": "dspark", "dialect": "counter", "forward": "given", "step_dtype": "float32"}
+whole |= {"head": torch.zeros(8, 4), "vocabulary": 7, "w1": torch.zeros(7, 2), "device": "cpu"}
+whole |= {"w2": torch.zeros(7, 2), "buckets": (4,), "sample_from_anchor": True, "seed": 0}
+for drafts in (2, 0):
+    try:
+        print(type(sampler({**whole, "drafts": drafts, "engine": "eager"})).__name__)
+    except NotImplementedError as error:
+        print(error)
+"""
+
+
+@pytest.mark.usefixtures("sglang")
+def test_the_gates_of_the_builders_decline_by_name() -> None:
+    """Open ones build; a block without drafts and quantized heads are kept eager."""
+    command = [sys.executable, "-c", GATES]
+    done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
+    kept = "DFLASH draft greedy head kept eager (reason={})."
+    assert done.stdout.splitlines() == [
+        "_DflashDraftSampler",
+        kept.format("block_size<=1"),
+        kept.format("quantized lm_head"),
+        kept.format("quantized lm_head"),
+        "Sampler",
+        "maybe_build_draft_sampler keeps the proposal eager",
+    ]

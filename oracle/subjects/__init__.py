@@ -1,4 +1,4 @@
-"""Samplers under test that are not ours: reference (the oracle itself), torch_ops (torch's own).
+"""Samplers under test that are not ours: the oracle itself, torch, SGLang, vLLM, FlashInfer.
 
-Each file has a `factory(setting)`; a library is imported inside it, and a missing one is a reason.
+Each has a `factory(setting)`; a library is imported inside it, and a missing one is a reason.
 """

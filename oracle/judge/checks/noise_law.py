@@ -109,9 +109,10 @@ def blocks_of(history: History) -> Iterator[tuple[str, np.ndarray]]:
     for number, event in enumerate(history.of("replay")):
         e = block_noise(setting, event)
         if e is not None:
-            # What a dialect without a bound makes of its largest words is counted as its largest.
-            finite = e[:, number % setting["drafts"]].clamp(max=LARGEST)
-            yield foretold, finite.numpy().ravel()
+            values = e[:, number % setting["drafts"]]
+            # What words without a bound make of their largest is counted as the largest there is.
+            bounded = values.clamp(max=LARGEST) if setting["dialect"] == "counter" else values
+            yield foretold, bounded.numpy().ravel()
     for event in history.of("observe"):
         content = event["content"]
         if not content.is_floating_point() or content.shape[-1] != vocabulary:

@@ -6,7 +6,6 @@ over, and positions behind the bonus token are filled with -1.
 """
 
 from collections.abc import Mapping
-from types import FunctionType
 from typing import Any
 
 import torch
@@ -112,8 +111,5 @@ class Accepting(Sampler):
 def accept(setting: Setting) -> Accepting:
     """The sampler with its accept; the kernel exists in Triton alone."""
     served(setting)
-    run = modules()[CHAIN].speculative_sampling_classic_kernel
-    if isinstance(run, FunctionType):
-        raise NotImplementedError("chain_speculative_sampling is a kernel: triton is not installed")
-    alone.launchable(run, setting["device"])
+    alone.launchable(modules()[CHAIN].speculative_sampling_classic_kernel, setting["device"])
     return Accepting(setting, Batches())

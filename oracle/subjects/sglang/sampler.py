@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from ...judge.protocol import Setting, Tensors
+from .. import alone
 from .borrowed import draft_model
 from .shipped import DRAFT, SAMPLER, STEP, SYNC, OneRank, admitted, modules
 
@@ -254,12 +255,9 @@ def served(setting: Setting) -> None:
     low = torch.promote_types(setting["head"].dtype, setting["w1"].dtype)
     if str(low) != f"torch.{setting['step_dtype']}":
         raise NotImplementedError(f"its step logits have the dtype of head and factors: {low}")
-    held = modules()
-    if setting["device"] != "cpu" and isinstance(
-        held[STEP]._markov_sample_partial_kernel,
-        type(served),
-    ):
-        raise NotImplementedError("triton is not installed")
+    kernel = modules()[STEP]._markov_sample_partial_kernel
+    if setting["device"] != "cpu":
+        alone.launchable(kernel, setting["device"])
 
 
 def sampler(setting: Setting) -> Sampler:

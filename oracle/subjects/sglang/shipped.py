@@ -26,6 +26,7 @@ GENUINE = (
     KERNELS + "dspark.dispatch",
     "sglang.srt.environ",
     "sglang.srt.utils.invariants",
+    SPECULATIVE + "dflash_utils",
     SPECULATIVE + "draft_worker_common",
     SPECULATIVE + "dspark_components.dspark_config",
     SPECULATIVE + "ragged_verify",
@@ -34,7 +35,6 @@ OTHERS = (
     *("msgspec", "triton", "numpy", "psutil", "zmq", "orjson", "transformers", "sgl_kernel"),
     *("flashinfer", "einops", "xgrammar", "tqdm"),
 )
-DENSE = (torch.float16, torch.bfloat16, torch.float32)
 
 
 class OneRank:
@@ -72,9 +72,6 @@ GIVEN: dict[str, dict[str, Any]] = {
     "sglang.srt.kernel_plugins.nvidia.binding": {
         "megakernel_agree": refused,
         "megakernel_draft_sampler": lambda _: None,
-    },
-    "sglang.srt.speculative.dflash_utils": {
-        "is_dense_head_weight": lambda w: w is not None and w.dtype in DENSE
     },
     "sglang.srt.runtime_context": {
         "get_parallel": lambda: SimpleNamespace(tp_group=OneRank(), tp_rank=0, tp_size=1),
