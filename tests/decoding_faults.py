@@ -66,7 +66,7 @@ FAULTS = {
     "late heat": Fault(
         "drafts are drawn at the temperature of the request that left the row",
         lambda: Parts(sampler=LateHeat),
-        ("decode_drafts",),
+        ("decode_law",),
     ),
     "early bonus": Fault(
         "the bonus token comes from one row too early",

@@ -80,7 +80,7 @@ def weights(kind: str, seed: int = 1) -> dict[str, Any]:
 
 def setting(network: Any, kind: str = "vanilla", **changes: Any) -> dict[str, Any]:
     """A setting of the decoder over a network."""
-    own = {"network": network, "kind": kind, "buckets": (1, 2, 4), "engine": "emulator"}
+    own = {"network": network, "kind": kind, "buckets": (4,), "engine": "emulator"}
     return {**own, "rule": "chain", "seed": 5, **weights(kind), **changes}
 
 

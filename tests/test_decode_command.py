@@ -66,16 +66,7 @@ def test_greedy_run_is_compared_judged_and_stored(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("tiny")
 def test_sampled_run_is_judged_and_drawn(tmp_path: Path) -> None:
     """Eager accepts say why; the picture is written."""
-    words = (
-        "--temperature",
-        "0.9",
-        "--top-p",
-        "0.9",
-        "--prompt",
-        "one two three",
-        "--length",
-        "40",
-    )
+    words = ("--temperature", "0.9", "--top-p", "0.9", "--prompt", "one two", "--length", "40")
     path = tmp_path / "figure.svg"
     code, output = call(*words, "--engine", "emulator", "--kind", "rnn", "--figure", str(path))
     assert code == 0, output

@@ -98,7 +98,8 @@ def test_fit_learns_and_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         return written(len(asked), seed)
 
     monkeypatch.setattr(fitting, "answered", answered)
-    monkeypatch.setattr(drafter, "RATE", 1e-2)
+    monkeypatch.setattr(drafter, "RATE", 2e-2)
+    monkeypatch.setattr(drafter, "EPOCHS", 2)
     with pytest.raises(KeyboardInterrupt):
         fitting.load_or_fit(model(), tmp_path)
     told: list[str] = []

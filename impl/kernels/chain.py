@@ -50,15 +50,19 @@ class Config:
     sort: bool = False
 
 
-# rows of a program -> config
+# rows of a program -> config, where all rows are greedy
 CONFIGS = {
+    16: Config(64, 4, 3, 2, early=False),
+    32: Config(64, 8, 3, 1, early=False),
+    64: Config(64, 8, 4, 1, early=False),
+}
+# The same where rows are sampled: noise takes more threads, and goes on while tiles are awaited.
+SAMPLED_CONFIGS = {
     8: Config(64, 4, 3, 3, rows=8),
     16: Config(64, 4, 3, 2, early=False),
     32: Config(64, 8, 2, 2),
-    64: Config(64, 8, 3, 1, early=False),
+    64: Config(128, 16, 2, 1),
 }
-# The same, where rows are sampled and another config is better then: more threads take logarithms.
-SAMPLED_CONFIGS = {64: Config(128, 16, 2, 1)}
 
 
 @dataclass(frozen=True)
@@ -98,8 +102,8 @@ def config_for(rows: int, weights: Tensor, *, drawn: bool) -> Config:
     weights [V, R]: w2
     drawn   rows that are not greedy are sampled
     """
-    most = next(most for most in CONFIGS if rows <= most or most == ROWS_MAX)
-    found = SAMPLED_CONFIGS.get(most, CONFIGS[most]) if drawn else CONFIGS[most]
+    configs = SAMPLED_CONFIGS if drawn else CONFIGS
+    found = configs[next(most for most in configs if rows <= most or most == ROWS_MAX)]
     line = padded_rank(weights.shape[1]) * weights.element_size()
     room = SHARED_BYTES - padded_rows(rows, found.rows) * line
     wide, warps = found.wide, found.warps

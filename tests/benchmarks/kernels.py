@@ -30,30 +30,26 @@ MIXES = ("greedy", "half", "sampled")
 # stages, programs, and what differs from the defaults of Config.
 CANDIDATES: dict[int, tuple[Config, ...]] = {
     16: (
-        CONFIGS[8],
         CONFIGS[16],
+        SAMPLED_CONFIGS[8],
         Config(64, 4, 3, 3, rows=8, early=False),
         Config(64, 4, 3, 2, prune=False),
-        replace(CONFIGS[8], sort=True),
-        replace(CONFIGS[16], sort=True),
+        replace(SAMPLED_CONFIGS[8], sort=True),
     ),
     32: (
         CONFIGS[32],
+        SAMPLED_CONFIGS[32],
         Config(64, 4, 2, 2),
-        Config(64, 8, 3, 1, early=False),
         Config(64, 8, 2, 2, prune=False),
-        replace(CONFIGS[32], sort=True),
-        Config(64, 4, 2, 2, sort=True),
+        replace(SAMPLED_CONFIGS[32], sort=True),
     ),
     64: (
         CONFIGS[64],
         SAMPLED_CONFIGS[64],
-        Config(64, 8, 4, 1, early=False),
         Config(32, 4, 3, 3, early=False),
         Config(64, 8, 2, 2, rows=32),
         Config(64, 8, 3, 1, prune=False),
-        replace(CONFIGS[64], sort=True),
-        Config(128, 16, 2, 1, sort=True),
+        replace(SAMPLED_CONFIGS[64], sort=True),
     ),
 }
 KEPT_BEST = 3

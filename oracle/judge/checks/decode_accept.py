@@ -42,7 +42,7 @@ def wanted(places: dict[str, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor,
 def told(places: dict[str, torch.Tensor], place: int) -> str:
     """What was seen at one place, in words."""
     one = {name: value[place].item() for name, value in places.items()}
-    where = f"step {one['step']}, request {one['request']}, position {one['place']}"
+    where = f"step {one['step'] + 1}, request {one['request']}, position {one['place']}"
     if not one["sampled"]:
         return (
             f"{where}: committed {one['token']}, drafted {one['draft']}, required: the target's "
