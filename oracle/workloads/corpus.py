@@ -16,9 +16,8 @@ from .llama import Slots
 from .smollm2 import INSTALL, LIBRARIES, MissingError, Reading, find_gguf, open_model
 
 WORDS = (
-    *("harbour", "lighthouse", "bread", "winter", "bicycle", "library", "volcano", "river"),
-    *("teacher", "garden", "music", "train", "honey", "window", "market", "desert"),
-    *("moon", "engine", "forest", "doctor", "ocean", "chess", "letter", "coffee"),
+    *("harbour", "volcano", "library", "honey", "garden", "train"),
+    *("moon", "letter", "bicycle", "forest", "doctor", "coffee"),
 )
 FORMS = (
     "Write a short story about a {}.",
@@ -29,6 +28,14 @@ FORMS = (
     "Give me advice on how to draw a {}.",
     "What would happen if the {} disappeared?",
     "Write a poem about a {}.",
+    "How does a {} work?",
+    "Who was the first to write of a {}?",
+    "Compare a {} with a stone.",
+    "Say {} in French and use it in a sentence.",
+    "Write an email in which someone asks for a {}.",
+    "What do I need to make a {}?",
+    "Where would I find a {}?",
+    "Tell me a joke about a {}.",
 )
 ANSWER = 40  # tokens of an answer
 END = (0, 2)  # <|endoftext|> and <|im_end|> end an answer
