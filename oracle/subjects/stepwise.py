@@ -47,7 +47,9 @@ class Stepwise:
         heat = inputs["temperature"].clamp(min=1e-5)
         previous, tokens, kept = inputs["anchor"], [], []
         for step in range(setting["drafts"]):
-            bias = torch.nn.functional.linear(setting["w1"][previous], setting["w2"])
+            # An id outside the vocabulary is reported as it is, and embedded as the last one.
+            embedded = setting["w1"][previous.clamp(0, setting["vocabulary"] - 1)]
+            bias = torch.nn.functional.linear(embedded, setting["w2"])
             logits = (base[:, step].float() + bias.float()).to(dtype)
             previous = self.pick(logits, heat, greedy, step)
             tokens.append(previous)
@@ -83,7 +85,7 @@ class Stepwise:
         q = torch.softmax(read["step_logits"].float() / heat[:, None, None], -1)
         width = p.shape[-1]
         best = torch.nn.functional.one_hot(logits.argmax(-1), width).float()
-        drafted = torch.nn.functional.one_hot(read["tokens"], width).float()
+        drafted = torch.nn.functional.one_hot(read["tokens"].clamp(0, width - 1), width).float()
         return torch.where(one, best, p).contiguous(), torch.where(one, drafted, q).contiguous()
 
     def raced(self, law: torch.Tensor) -> torch.Tensor:
