@@ -171,7 +171,9 @@ def _to_dlpack(x: torch.Tensor) -> None:
 
 
 @pytest.mark.parametrize(
-    "unseen", [_on_a_thread, _to_dlpack, lambda x: x.to(torch.device("cpu"))], ids=str
+    "unseen",
+    [_on_a_thread, _to_dlpack, lambda x: x.to(torch.device("cpu"))],
+    ids=["thread", "dlpack", "no copy"],
 )
 def test_blind_spots_are_where_the_docstring_says(unseen: Callable[[torch.Tensor], Any]) -> None:
     """These pass unnoticed; a torch that starts to show them makes the docstring wrong."""
