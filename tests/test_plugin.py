@@ -101,6 +101,7 @@ def test_conformance_holds_and_reports(pytester: pytest.Pytester) -> None:
     jsonschema.validate(report, SCHEMA)
     assert report["counts"] == {
         "holds": 6,
+        "expected": 0,
         "violated": 0,
         "unknown": 0,
         "not applicable": 3,

@@ -33,6 +33,7 @@ def pieces(folder: Path) -> list[Evidence]:
     return [next(piece for piece in each if piece.case == CASE) for each in found]
 
 
+@pytest.mark.slow
 def test_ranks_hold_together_and_merge_agrees(tmp_path: Path) -> None:
     """Exit 0 on every rank, printed once; the files of the ranks add up to what was printed."""
     words = ("--subject", "torch", "--effect", "temperature=0.05", "--limit", "120")
