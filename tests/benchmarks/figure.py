@@ -16,21 +16,36 @@ def draw(rows: Iterable[Row], path: Path) -> str:
     panels = list(dict.fromkeys((row.case.vocabulary, row.case.mix) for row in chain))
     if not panels:
         return "no plot: no chain was measured"
+    mixes = list(dict.fromkeys(mix for _, mix in panels))
+    wides = list(dict.fromkeys(wide for wide, _ in panels))
+    names = list(dict.fromkeys(row.name for row in chain))
+    batches = sorted({row.case.rows for row in chain})
     figure, axes = plt.subplots(
-        1, len(panels), figsize=(4 * len(panels), 4), sharey=True, squeeze=False
+        len(wides),
+        len(mixes),
+        figsize=(4 * len(mixes), 3 * len(wides)),
+        sharex=True,
+        sharey=True,
+        squeeze=False,
+        layout="constrained",
     )
-    for axis, (wide, mix) in zip(axes[0], panels, strict=True):
+    for wide, mix in panels:
+        axis = axes[wides.index(wide)][mixes.index(mix)]
         held = [row for row in chain if (row.case.vocabulary, row.case.mix) == (wide, mix)]
-        for name in dict.fromkeys(row.name for row in held):
+        for nth, name in enumerate(names):
             mine = sorted((row.case.rows, row.ratio) for row in held if row.name == name)
-            axis.plot(*zip(*mine, strict=True), marker="o", label=name)
-        axis.set_title(f"V = {wide:,}, {mix}")
-        axis.set_xscale("log", base=2)
-        axis.set_yscale("log")
+            xs, ys = [point[0] for point in mine], [point[1] for point in mine]
+            axis.plot(xs, ys, marker="o", label=name, color=f"C{nth}")
+        axis.axhline(1, color="0.6", linewidth=0.8)
+        axis.set(title=f"V = {wide:,}, {mix}", xscale="log", yscale="log")
+        axis.set_xticks(batches, labels=[str(rows) for rows in batches])
+        axis.minorticks_off()
+        axis.yaxis.set_major_formatter("{x:g}")
+    for axis in axes[-1]:
         axis.set_xlabel("rows")
-    axes[0][0].set_ylabel("time over floor")
-    axes[0][-1].legend(fontsize="x-small")
-    figure.tight_layout()
+    figure.supylabel("time over floor")
+    handles, labels = axes[0][0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
     figure.savefig(path)
     plt.close(figure)
     return f"plot: {path}"
