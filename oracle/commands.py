@@ -3,11 +3,11 @@
 import json
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 import typer
@@ -20,7 +20,7 @@ from .exporter import Files, Html, Junit, Summary, page
 from .judge import archive, expected
 from .judge import report as reports
 from .judge.budget import ALPHA, ALPHA_MIN, SHARES, Ledger
-from .judge.checks import ALL, named
+from .judge.checks import ALL, DECODING, named, stored
 from .judge.context import PROFILES, Context, Workload
 from .judge.device import peak
 from .judge.environment import environment
@@ -41,6 +41,7 @@ from .rejudge import judge
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help=__doc__)
 UNKNOWN = 3
+DECODED = "Texts that a decoder wrote with a real model, and the model's own reading of them."
 app.command()(plan)
 app.command()(deep)
 app.command()(merge)
@@ -212,7 +213,8 @@ def list_checks(
 ) -> None:
     """List every check with its claim and the abilities it needs."""
     rows = [
-        {"check": c.NAME, "title": c.TITLE, "claim": c.CLAIM, "needs": list(c.NEEDS)} for c in ALL
+        {"check": c.NAME, "title": c.TITLE, "claim": c.CLAIM, "needs": list(c.NEEDS)}
+        for c in (*ALL, *DECODING)
     ]
     if as_json:
         covered = [
@@ -234,11 +236,16 @@ def list_checks(
     Console().print(table)
 
 
+def in_a_line(described: Callable[..., Any]) -> str:
+    """What a function's docstring says, without its indentation."""
+    return " ".join((described.__doc__ or "").split())
+
+
 @app.command()
 def explain(check: Annotated[str, typer.Argument(help="a name from draftproof list")]) -> None:
     """Say what a check claims, how it decides, and what it costs."""
     try:
-        module = named(check)
+        module = stored(check)
     except KeyError as error:
         raise usage(str(error.args[0])) from error
     lines = getattr(module, "LEDGER", module.NAME)
@@ -248,11 +255,11 @@ def explain(check: Annotated[str, typer.Argument(help="a name from draftproof li
     Console().print(
         f"[bold]{module.NAME}[/]: {module.TITLE}\n"
         f"claims: {module.CLAIM}\n"
-        f"how: {module.check.__doc__}\n"
+        f"how: {in_a_line(module.check)}\n"
         f"formula: {EXPLAINED[module.NAME].formula}\n"
         f"blind to: {EXPLAINED[module.NAME].blind}\n"
-        f"on what: {module.plans.__doc__}\n"
+        f"on what: {DECODED if module in DECODING else in_a_line(module.plans)}\n"
         f"needs: {', '.join(module.NEEDS) or 'no ability'}\n"
         f"false-alarm probability: {cost}\n"
-        f"alone: draftproof verify --check '{module.NAME}'"
+        f"alone: draftproof {'decode' if module in DECODING else f'verify --check {module.NAME}'}"
     )

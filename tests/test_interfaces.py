@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from oracle.commands import app
-from oracle.judge.checks import ALL
+from oracle.judge.checks import ALL, DECODING
 
 ROOT = Path(__file__).parents[1]
 SCHEMA = json.loads((ROOT / "oracle" / "schema" / "report.json").read_text())
@@ -153,7 +153,7 @@ def test_list_shows_every_check_and_the_four_promises() -> None:
         assert words in output
     code, output = run("list", "--json")
     listed = json.loads(output)
-    assert [row["check"] for row in listed["checks"]] == [check.NAME for check in ALL]
+    assert [row["check"] for row in listed["checks"]] == [check.NAME for check in (*ALL, *DECODING)]
     assert "folded" in listed["subjects"]
     names = {check.NAME for check in ALL}
     for feature in listed["features"]:
@@ -163,7 +163,7 @@ def test_list_shows_every_check_and_the_four_promises() -> None:
     assert {name for row in listed["features"] for name in row["checks"]} == names
 
 
-@pytest.mark.parametrize("check", ALL, ids=lambda check: check.NAME)
+@pytest.mark.parametrize("check", [*ALL, *DECODING], ids=lambda check: check.NAME)
 def test_explain_says_claim_and_cost(check: object) -> None:
     """Each check is explained in full."""
     code, output = run("explain", check.NAME)  # type: ignore[attr-defined]

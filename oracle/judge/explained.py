@@ -115,4 +115,29 @@ EXPLAINED: dict[str, Words] = {
         "exact binomials, two-sided",
         "which token is committed; `lossless` sees that",
     ),
+    "decode_gates": Words(
+        "fold and reason of each block and accept equal the reference's table for the rows, the "
+        "buckets and the engine of that step",
+        "a step that says that it folded and did not; `verify --check path` sees that",
+    ),
+    "decode_identity": Words(
+        "a greedy token lies no further below the best logit of another reading of the text than "
+        "two float32 readings can differ; texts equal plain decoding up to the first near tie",
+        "an error of the model that both readings share",
+    ),
+    "decode_accept": Words(
+        "u q < p accepts, and the final draw is the id whose interval of the residual, or of the "
+        "bonus row, holds the uniform: in float64, on exported logits and coins",
+        "logits that are stale or another row's, but exported as used; the block rule",
+    ),
+    "decode_drafts": Words(
+        "a draft is kept with probability sum min(p, q); bets on odds off by factors of 1.1 to 5, "
+        "either way, multiply up over the drafts, and stay below 1 / alarm at every moment",
+        "drafts that follow another law with the same overlap",
+    ),
+    "decode_law": Words(
+        "mean of likelihood ratios of known faults against the model's own law, token by token, "
+        "below 1 / alarm at every moment; a token of probability 0 is a violation by itself",
+        "a law that is off by less than the stated effect, and faults unlike those it bets on",
+    ),
 }
