@@ -1,6 +1,6 @@
 """No alarm over 200 runs of profile ci on healthy samplers, each run with a seed of its own.
 
-All runs together take an hour of one core, so they are dealt out in shards:
+All runs together take about six hours of one core, so they are dealt out in shards:
 
     HEALTHY_SEEDS=3/20 pytest tests/test_false_alarms.py -m slow
 
