@@ -2,6 +2,11 @@
 
 import pytest
 
+# Before any kernel is imported.
+from tests import interpreted
+
+__all__ = ["interpreted"]
+
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
