@@ -11,6 +11,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from oracle.subjects import alone
+from oracle.subjects import flashinfer as shipped
+
 from .problem import SEED, Problem
 from .variant import Variant, fold
 
@@ -98,52 +101,54 @@ def compiled(problem: Problem) -> list[Variant]:
     return [Variant("torch.compile, in a graph", replay, chain.tokens, "own", loose=chain)]
 
 
+def flashinfer_sampler() -> Callable[..., Tensor]:
+    """sampling_from_logits, installed or unpacked. AbsentError: it cannot be loaded here."""
+    try:
+        sampling = shipped.modules()[shipped.SAMPLING]
+    except (ImportError, NotImplementedError) as error:
+        raise AbsentError(str(error)) from error
+    draw: Callable[..., Tensor] = sampling.sampling_from_logits
+    return draw
+
+
 def flashinfer_chain(problem: Problem) -> list[Variant]:
     """FlashInfer's sampler of logits in a graph; its argmax rows by torch.
 
-    AbsentError: it cannot be imported.
+    Seed and offset are tensors, as it asks for under graphs, and each step takes numbers of its
+    own. AbsentError: it cannot be loaded here.
     """
-    try:
-        import flashinfer
-    except ImportError as error:
-        raise AbsentError(f"flashinfer cannot be imported: {error}") from error
-    draw = flashinfer.sampling.sampling_from_logits
-
-    def pick(
-        base: Tensor,
-        previous: Tensor,
-        w1: Tensor,
-        w2: Tensor,
-        temperature: Tensor,
-        greedy: Tensor,
-        noise: Tensor,
-    ) -> tuple[Tensor, Tensor]:
-        del noise
-        logits = corrected(base, previous, w1, w2)
-        drawn = draw(logits.float() / temperature[:, None], deterministic=True).long()
-        return torch.where(greedy, torch.argmax(logits, -1), drawn), logits
-
     if not problem.case.samples:
         raise AbsentError("flashinfer has no argmax of its own: see plain torch")
-    chain = Undrawn(problem, pick_greedy, pick)
-    note = f"flashinfer {flashinfer.__version__}; its seed is read on the host and frozen"
+    chain = SeededChain(problem, flashinfer_sampler())
     replay = fold(chain, problem.device)
+    name = f"FlashInfer {alone.SHIPPED['flashinfer'].version}"
+    restart = chain.offset.zero_
     return [
-        Variant("FlashInfer, eager", chain, chain.tokens, "own"),
-        Variant("FlashInfer, in a graph", replay, chain.tokens, "own", loose=chain, note=note),
+        Variant(f"{name}, eager", chain, chain.tokens, "own", restart),
+        Variant(f"{name}, in a graph", replay, chain.tokens, "own", restart, loose=chain),
     ]
 
 
-class Undrawn(TorchChain):
-    """A chain whose pick draws by itself."""
+class SeededChain:
+    """K steps of a sampler that is given seed and offset on the device."""
+
+    def __init__(self, problem: Problem, draw: Callable[..., Tensor]) -> None:
+        self.problem, self.draw = problem, draw
+        case, device = problem.case, problem.device
+        self.seed = torch.full((1,), SEED, dtype=torch.int64, device=device)
+        self.offset = torch.zeros(1, dtype=torch.int64, device=device)
+        self.tokens = torch.zeros(case.rows, case.drafts, dtype=torch.int64, device=device)
+        self.kept = torch.empty_like(problem.base)
 
     def __call__(self) -> None:
         """Draft one block."""
         asked = self.problem
         previous = asked.anchor
         for step in range(asked.case.drafts):
-            given = (asked.base[:, step], previous, asked.w1, asked.w2)
-            drawing = (asked.temperature, asked.greedy, self.noise)
-            previous, logits = self.sampled(*given, *drawing)
+            logits = corrected(asked.base[:, step], previous, asked.w1, asked.w2)
+            heated = logits.float() / asked.temperature[:, None]
+            drawn = self.draw(heated, seed=self.seed, offset=self.offset).long()
+            self.offset.add_(asked.case.rows * asked.case.vocabulary)
+            previous = torch.where(asked.greedy, torch.argmax(logits, -1), drawn)
             self.kept[:, step].copy_(logits)
             self.tokens[:, step].copy_(previous)

@@ -4,7 +4,6 @@ Ceilings, chain, heads, occupancy, counting, and compiled torch last, since it c
 """
 
 import importlib.metadata
-import importlib.util
 import platform
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -33,7 +32,7 @@ SECTIONS: Sections = ("host", "chain", "head", "occupancy", "counting", "compile
 def facts(device: torch.device) -> dict[str, Any]:
     """What the figures belong to."""
     versions = {}
-    for name in ("torch", "triton", "flashinfer-python", "numpy"):
+    for name in ("torch", "triton", "numpy"):
         try:
             versions[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
@@ -70,8 +69,11 @@ def absent(name: str) -> str:
             wheel.folder()
         except peers.AbsentError as error:
             return str(error)
-    if name == "FlashInfer" and importlib.util.find_spec("flashinfer") is None:
-        return "flashinfer cannot be imported"
+    if name == "FlashInfer":
+        try:
+            peers.flashinfer_sampler()
+        except peers.AbsentError as error:
+            return str(error)
     return ""
 
 
