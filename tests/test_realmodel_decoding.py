@@ -32,6 +32,9 @@ from .decoding_faults import FAULTS
 pytestmark = pytest.mark.realmodel
 HEALTHY = Parts()
 KINDS = ("vanilla", "gated", "rnn")
+# Where an engine folds.
+ENGINES = {"emulator": "cpu", "cuda": "cuda"}
+FOLDED = ("emulator", pytest.param("cuda", marks=pytest.mark.gpu))
 LENGTH = 64
 # None of these words or forms is in the text that the draft is fitted on.
 TOPICS = (
@@ -67,10 +70,14 @@ def requests(tools: Opened, count: int, **parameters: Any) -> list[dict[str, Any
 
 
 def decoded(
-    tools: Opened, asked: Sequence[Mapping[str, Any]], kind: str, parts: Parts = HEALTHY
+    tools: Opened,
+    asked: Sequence[Mapping[str, Any]],
+    kind: str,
+    parts: Parts = HEALTHY,
+    engine: str = "emulator",
 ) -> tuple[Watched, dict[str, Any]]:
-    """Decode with one Markov head."""
-    setting = tools.setting(asked, kind, 7, "emulator", "cpu")
+    """Decode with one Markov head, folded by one engine where it belongs."""
+    setting = tools.setting(asked, kind, 7, engine, ENGINES[engine])
     return watch(factory(setting, parts=parts), asked), setting
 
 
@@ -80,18 +87,19 @@ def judged(history: History) -> dict[str, Verdict]:
 
 
 @cache
-def plain_texts(tools: Opened) -> list[list[int]]:
+def plain_texts(tools: Opened, device: str) -> list[list[int]]:
     """What plain decoding makes of the greedy requests."""
     asked = requests(tools, 20)
-    return plainly(Slots(tools.model.network, len(asked), 128), asked)
+    return plainly(Slots(tools.model.network, len(asked), 128, device), asked)
 
 
+@pytest.mark.parametrize("engine", FOLDED)
 @pytest.mark.parametrize("kind", KINDS)
-def test_greedy_text_is_identical_to_plain_decoding(tools: Opened, kind: str) -> None:
+def test_greedy_text_is_identical_to_plain_decoding(tools: Opened, kind: str, engine: str) -> None:
     """20 prompts of 64 tokens: token for token, but for counted near ties; > 1.2 tokens a step."""
     asked = requests(tools, 20)
-    run, setting = decoded(tools, asked, kind)
-    plain = dict(enumerate(plain_texts(tools)))
+    run, setting = decoded(tools, asked, kind, engine=engine)
+    plain = dict(enumerate(plain_texts(tools, ENGINES[engine])))
     history = history_of(run, tools.reader, f"{kind}, greedy", setting, plain, {})
     found = judged(history)
     assert found["decode_identity"].outcome is Outcome.HOLDS, found["decode_identity"].reason
@@ -124,10 +132,11 @@ def mixed(tools: Opened) -> list[dict[str, Any]]:
     )
 
 
-def test_sampled_text_follows_the_models_law(tools: Opened, tmp_path: Path) -> None:
+@pytest.mark.parametrize("engine", FOLDED)
+def test_sampled_text_follows_the_models_law(tools: Opened, tmp_path: Path, engine: str) -> None:
     """Every check holds on a mixed run; stored, it is judged alike without the model."""
     asked = mixed(tools)
-    run, setting = decoded(tools, asked, "vanilla")
+    run, setting = decoded(tools, asked, "vanilla", engine=engine)
     history = history_of(run, tools.reader, "mixed", setting, {}, {})
     for result in verdicts(history, Ledger()):
         assert result.verdict.outcome is Outcome.HOLDS, result.verdict.reason
