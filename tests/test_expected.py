@@ -178,3 +178,17 @@ def test_what_was_found_is_stored_and_judged_again() -> None:
         assert again.now.outcome is Outcome.VIOLATED
         found = Result(again.check, "dspark/counter", again.case, again.now, 0.0)
         assert any(entry.meets(found) for entry in entries), file
+
+
+@pytest.mark.parametrize(("device", "outcome"), [("cuda", "expected"), ("cpu", "violated")])
+def test_a_row_of_nan_is_expected_of_vllm_on_a_gpu_alone(device: str, outcome: str) -> None:
+    """As the check said it on a GPU; in the interpreter, where ids stay inside, nothing is."""
+    said = "row 0, step 0, block 0 of case 'all NaN': observed 50, required an id in [0, 50)"
+    found = Result("bounds", "dspark/counter", "all NaN", violated(f"token of {said}", 504), 0.0)
+    healthy = Result("bounds", "dspark/counter", "one NaN", holds("as told", 1, "one id"), 0.0)
+    where = {"subject": "vllm", "device": device, "profile": "smoke"}
+    told, complaint = expected.applied(expected.named("shipped"), where, [found, healthy])
+    assert [each.verdict.outcome.value for each in told] == [outcome, "holds"]
+    assert not complaint
+    _, complaint = expected.applied(expected.named("shipped"), where, [healthy])
+    assert bool(complaint) is (device == "cuda")
