@@ -28,13 +28,13 @@ from .judge.explained import EXPLAINED
 from .judge.features import FEATURES
 from .judge.jobs import Order, jobs_for, shared_out
 from .judge.loading import NAMED, AdapterError, CannotServeError, load_factory
-from .judge.merge import World, enter
+from .judge.merge import World
 from .judge.protocol import ABILITIES, Factory
 from .judge.shards import sources
 from .judge.trial import Result, Trial, workload_named
 from .judge.verdict import Outcome
 from .nightly import deep, merge
-from .options import chosen_combinations, engine_and_device, shard_named, usage
+from .options import chosen_combinations, engine_and_device, entered, shard_named, usage
 from .planner import plan
 from .recorder import record
 from .rejudge import judge
@@ -176,7 +176,7 @@ def verify(
     checks, ledger = asked(profile, alpha, check or ())
     known = expected_deviations(expectations, num_shards)
     factory, source = loaded(subject, workload, console)
-    world = enter(device)
+    world = entered(device)
     if world.size > 1 and num_shards > 1:
         raise usage("processes of torchrun are one run, required: --num-shards 1")
     context = Context("dspark", "counter", device, engine, seed, PROFILES[profile], source)

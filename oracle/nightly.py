@@ -21,14 +21,14 @@ from .judge.campaign import met, own_file
 from .judge.context import PROFILES, Context
 from .judge.evidence import EvidenceError, store
 from .judge.loading import NAMED, AdapterError, CannotServeError, load_factory
-from .judge.merge import World, enter
+from .judge.merge import World
 from .judge.night import Night, resumed, shard_only, together
 from .judge.sequential import BOUND, strongest
 from .judge.shards import Whole
 from .judge.stream import Stream, streams
 from .judge.trial import Trial, workload_named
 from .judge.verdict import Verdict, exit_code, worst
-from .options import chosen_combinations, engine_and_device, usage
+from .options import chosen_combinations, engine_and_device, entered, usage
 
 UNKNOWN = 3
 
@@ -167,7 +167,7 @@ def deep(
     except CannotServeError as error:
         console.print(f"not applicable: {error}")
         raise typer.Exit(UNKNOWN) from error
-    world = enter(device)
+    world = entered(device)
     first, last = shard_in(world, shard)
     source = workload_named("synthetic")
     context = Context("dspark", "counter", device, engine, seed, PROFILES["deep"], source)

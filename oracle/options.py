@@ -2,6 +2,7 @@
 
 import typer
 
+from .judge.merge import World, enter
 from .judge.place import gpus, placed_on
 from .judge.trial import COMBINATIONS
 
@@ -22,6 +23,14 @@ def engine_and_device(engine: str, *, require_gpu: bool = False) -> tuple[str, s
         raise usage(f"--require-gpu was given and engine is {engine!r}, required: cuda or auto")
     try:
         return placed_on(engine)
+    except ValueError as error:
+        raise usage(str(error)) from error
+
+
+def entered(device: str) -> World:
+    """The processes of this run: those of torchrun, else one."""
+    try:
+        return enter(device)
     except ValueError as error:
         raise usage(str(error)) from error
 

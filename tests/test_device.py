@@ -10,7 +10,6 @@ from typing import Any
 import jsonschema
 import pytest
 import torch
-from torch import distributed
 from typer.testing import CliRunner
 
 from impl.fused import Site, cannot_run
@@ -20,7 +19,7 @@ from oracle.judge.budget import Ledger
 from oracle.judge.checks import gates, spike, writeset
 from oracle.judge.device import BFLOAT16_SINCE, abilities_on_cpu, capability, lacks, peak
 from oracle.judge.environment import environment
-from oracle.judge.place import placed_on
+from oracle.judge.merge import enter
 from oracle.judge.report import document, memory
 from oracle.judge.trial import Result, Trial
 from oracle.judge.verdict import Outcome, exit_code, holds
@@ -46,20 +45,35 @@ def test_a_missing_gpu_exits_2(engine: str) -> None:
     assert "--require-gpu was given and torch sees no GPU, required: at least one" in output
 
 
+class BeyondError(Exception):
+    """Processes would meet now."""
+
+
+def beyond(*_: object, **__: object) -> None:
+    """No process is met."""
+    raise BeyondError
+
+
 @pytest.mark.parametrize("command", [QUICK, ["deep", "--limit", "1"]], ids=["verify", "deep"])
 def test_a_process_without_a_gpu_of_its_own_exits_2(
     command: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two processes of torchrun on one GPU: the second says so, and the first has its place."""
+    taken: list[int] = []
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    monkeypatch.setattr(distributed, "is_torchelastic_launched", lambda: True)
+    monkeypatch.setattr(torch.cuda, "set_device", taken.append)
+    monkeypatch.setattr("torch.distributed.is_torchelastic_launched", lambda: True)
+    monkeypatch.setattr("torch.distributed.init_process_group", beyond)
     monkeypatch.setenv("LOCAL_RANK", "1")
     code, output = run(*command, "--engine", "cuda")
     assert code == 2
     assert "process 1 of this machine has no GPU of its own: torch sees 1" in output
+    assert not taken
     monkeypatch.setenv("LOCAL_RANK", "0")
-    assert placed_on("cuda") == ("cuda", "cuda")
+    with pytest.raises(BeyondError):
+        enter("cuda")
+    assert taken == [0]
 
 
 @pytest.mark.gpu

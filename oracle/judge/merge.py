@@ -54,13 +54,20 @@ class World:
 def enter(device: str) -> World:
     """Meet the other processes when torchrun started this one; else be alone.
 
-    device 'cpu' or 'cuda': over 'cuda' each process takes the GPU of its local rank.
+    device 'cpu' or 'cuda': over 'cuda' each process takes the GPU of its local rank. ValueError:
+    there are more processes than GPUs on this machine.
     """
     if not (distributed.is_available() and distributed.is_torchelastic_launched()):
         return World()
     backend = "gloo"
     if device == "cuda":
-        torch.cuda.set_device(distributed.get_node_local_rank())
+        rank, seen = distributed.get_node_local_rank(), torch.cuda.device_count()
+        if rank >= seen:
+            raise ValueError(
+                f"process {rank} of this machine has no GPU of its own: torch sees {seen}, "
+                f"required: at most --nproc-per-node {seen}"
+            )
+        torch.cuda.set_device(rank)
         backend = "cpu:gloo,cuda:nccl"
     distributed.init_process_group(backend, timeout=HANG)
     link = distributed.new_group(backend="gloo", timeout=PATIENCE)
