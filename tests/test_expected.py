@@ -170,7 +170,7 @@ def test_no_file_is_read_outside_its_schema() -> None:
 def test_what_was_found_is_stored_and_judged_again() -> None:
     """Each history gives its verdict without the sampler, and a shipped entry announces it."""
     files = archive.find(ROOT / "fixtures" / "findings")
-    assert len(files) == 5
+    assert len(files) == 6
     entries = expected.named("shipped")
     for file in files:
         again = archive.judged_again(file)
