@@ -178,10 +178,12 @@ class Session:
         answers = getattr(report, "draftproof", [])
         self.answers += answers
         about = getattr(report, "draftproof_concerned", False)
-        self.ran += about and report.when == "call" and not report.skipped
+        # What is expected was judged: pytest counts it as a skip.
+        skipped = report.skipped and not hasattr(report, "wasxfail")
+        self.ran += about and report.when == "call" and not skipped
         # What a subject does not claim is no hole in a session; all other skips are.
         unclaimed = bool(answers) and all(answer["unclaimed"] for answer in answers)
-        if about and report.skipped and not unclaimed and not hasattr(report, "wasxfail"):
+        if about and skipped and not unclaimed:
             reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
             self.skipped.append(f"{report.nodeid}: {str(reason).removeprefix('Skipped: ')}")
 

@@ -2,8 +2,6 @@
 
 import json
 import re
-import sys
-import types
 from pathlib import Path
 
 import jsonschema
@@ -266,33 +264,3 @@ def test_what_a_script_shows_is_stored(tmp_path: Path) -> None:
     assert isinstance(error, ViolationRuntimeError)
     assert f"again: draftproof judge {tmp_path / 'played'}.json" in str(error)
     assert (tmp_path / "played.json").is_file()
-
-
-KNOWN = """
-from dataclasses import replace
-
-def named(name): return [name]
-def in_reach(entries, where, results): return entries if where["subject"] else []
-def described(entries, result):
-    holds = type(result.verdict.outcome).HOLDS
-    verdict = replace(result.verdict, outcome=holds, used=1, effect="x")
-    return replace(result, verdict=verdict) if entries == ["gates are wrong"] else result
-def applied(entries, where, results):
-    if entries != ["gates are wrong"]: raise ValueError(f"expected, and not found: {entries}")
-    return [described(entries, result) for result in results]
-"""
-
-
-@pytest.mark.parametrize(("entry", "passed"), [("gates are wrong", 1), ("gates are right", 0)])
-def test_expectations_are_handed_on(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, entry: str, passed: int
-) -> None:
-    """The module that reads them decides what is expected; an idle one fails the session."""
-    module = types.ModuleType("oracle.judge.expected")
-    exec(KNOWN, module.__dict__)  # noqa: S102
-    monkeypatch.setitem(sys.modules, module.__name__, module)
-    pytester.makepyfile(wrong_gate=WRONG_GATE)
-    words = ("-k", "gates and dflash", "--draftproof-expectations", entry)
-    found = conformance(pytester, "wrong_gate:factory", *words)
-    found.assert_outcomes(passed=passed, failed=1 - passed)
-    assert ("expected, and not found" in found.stdout.str()) is not bool(passed)

@@ -5,13 +5,12 @@ import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from . import carried
+from . import carried, expected
 from .budget import ALPHA_MIN, Ledger, OverspentError
 from .checks import ALL, named
 from .context import PROFILES, Context
@@ -49,7 +48,7 @@ class Suite:
         except ValueError as error:
             raise AskedError(str(error)) from error
         try:
-            self._known = expectations(asked.expectations) if asked.expectations else None
+            self._known = expected.named(asked.expectations) if asked.expectations else []
         except ValueError as error:
             raise AskedError(str(error)) from error
         if (folder := str(asked.folder.resolve())) not in sys.path:
@@ -132,10 +131,8 @@ class Suite:
             results = list(self.trial.judge(module, context))
             spent = self.trial.ledger.spent
         raw = [carried.packed(result) for result in results]
-        if self._known is not None:
-            module, entries = self._known
-            reach = module.in_reach(entries, self.where, results)
-            results = [module.described(reach, result) for result in results]
+        reach = expected.in_reach(self._known, self.where, results)
+        results = [expected.described(reach, result) for result in results]
         seed, again = self.asked.seed, self.again(check, label)
         return Answer(check, label, results, raw, spent, unclaimed, seed, again)
 
@@ -181,11 +178,8 @@ class Suite:
                     ledger.take(line, probability)
                 except OverspentError as error:
                     complaints.append(f"{error}: a check was asked more often than once")
-        if self._known is not None:
-            try:
-                results = self._known[0].applied(self._known[1], self.where, results)
-            except ValueError as error:
-                complaints.append(str(error))
+        results, idle = expected.applied(self._known, self.where, results)
+        complaints += [idle] if idle else []
         order = [label_of(combination) for combination in COMBINATIONS]
         results.sort(key=lambda r: (order.index(r.combination), r.place))
         asked = self.asked
@@ -201,15 +195,6 @@ class Suite:
             [check.NAME for check in ALL if any(r.check == check.NAME for r in results)],
         )
         return document(run, results, ledger, environment(self.device)), complaints
-
-
-def expectations(name: str) -> tuple[Any, Any]:
-    """The module that applies expectations, and what it reads of a file; ValueError without."""
-    try:
-        module = import_module(".expected", __package__)
-    except ModuleNotFoundError as error:
-        raise ValueError(f"expectations {name}: this version of draftproof has none") from error
-    return module, module.named(name)
 
 
 def label_of(combination: Combination) -> str:
