@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import pytest
@@ -26,7 +27,8 @@ says = "a view, not a copy"
 why = "This specimen reads views on purpose."
 reference = "https://example.org/views"
 """
-WHERE = {"subject": "tests.zoo.memory:results_are_views", "device": "cpu", "profile": "smoke"}
+WHERE: dict[str, Any] = {"subject": "tests.zoo.memory:results_are_views", "device": "cpu"}
+WHERE |= {"profile": "smoke", "seed": 0}
 SEEN = violated("tokens: a view, not a copy", 1)
 FOUND = Result("retention", "dflash", "three blocks", SEEN, 0.0)
 HELD = Result("bounds", "dflash", "ids", holds("all", 1, "one"), 0.0)
@@ -85,6 +87,7 @@ def test_an_entry_that_meets_nothing_is_an_error(tmp_path: Path, change: dict) -
         ("", {"subject": "folded"}, [HELD, FOUND]),
         ('device = "cuda"', {}, [HELD, FOUND]),
         ('profile = "deep"', {}, [HELD, FOUND]),
+        ('seed = "7"', {}, [HELD, FOUND]),
         ('combination = "dspark/*"', {}, [HELD, FOUND]),
         ("", {}, [HELD]),
         ("", {}, [HELD, replace(FOUND, verdict=not_applicable("it cannot"))]),
@@ -170,7 +173,7 @@ def test_no_file_is_read_outside_its_schema() -> None:
 def test_what_was_found_is_stored_and_judged_again() -> None:
     """Each history gives its verdict without the sampler, and a shipped entry announces it."""
     files = archive.find(ROOT / "fixtures" / "findings")
-    assert len(files) == 6
+    assert len(files) == 7
     entries = expected.named("shipped")
     for file in files:
         again = archive.judged_again(file)
@@ -186,7 +189,7 @@ def test_a_row_of_nan_is_expected_of_vllm_on_a_gpu_alone(device: str, outcome: s
     said = "row 0, step 0, block 0 of case 'all NaN': observed 50, required an id in [0, 50)"
     found = Result("bounds", "dspark/counter", "all NaN", violated(f"token of {said}", 504), 0.0)
     healthy = Result("bounds", "dspark/counter", "one NaN", holds("as told", 1, "one id"), 0.0)
-    where = {"subject": "vllm", "device": device, "profile": "smoke"}
+    where = {"subject": "vllm", "device": device, "profile": "smoke", "seed": 0}
     told, complaint = expected.applied(expected.named("shipped"), where, [found, healthy])
     assert [each.verdict.outcome.value for each in told] == [outcome, "holds"]
     assert not complaint

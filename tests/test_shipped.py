@@ -80,6 +80,20 @@ def test_the_steps_of_a_block_draw_the_same_tokens(tmp_path: Path) -> None:
     assert (code, set(verdicts(report).values())) == (0, {"holds"})
 
 
+@pytest.mark.usefixtures("sglang")
+@pytest.mark.parametrize("subject", ["sglang:sampler", "sglang:step"])
+def test_a_seed_at_which_a_masked_id_is_drawn(subject: str, tmp_path: Path) -> None:
+    """The one id with mass has the largest word in block 2; announced for this seed alone."""
+    words = ("--subject", subject, "--check", "bounds", "--only", "dspark/counter", "--seed")
+    code, report = verified(tmp_path, *words, "617245")
+    (row,) = report["checks"]
+    seen = {case["case"]: case["reason"] for case in row["cases"] if case["verdict"] == "violated"}
+    assert (code, list(seen)) == (1, ["one id left"])
+    assert seen["one id left"].startswith("token of row 7, step 0, block 2")
+    assert verified(tmp_path, *words, "617245", "--expectations", "shipped")[0] == 0
+    assert verified(tmp_path, *words, "0", "--expectations", "shipped")[0] == 0
+
+
 MASKED = """
 import torch
 from oracle.reference import noise

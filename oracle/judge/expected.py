@@ -24,7 +24,7 @@ SHIPPED = Path(__file__).parents[1] / "expectations"
 
 @dataclass(frozen=True)
 class Entry:
-    """One known deviation; combination, case, device and profile are patterns as of a shell.
+    """One known deviation; combination, case, device, profile and seed are shell patterns.
 
     subject: such patterns, one or more of which must fit, between them a blank.
     says: part of the reason that the check gives. why: the reason behind it. reference: a public
@@ -40,6 +40,7 @@ class Entry:
     case: str = "*"
     device: str = "*"
     profile: str = "*"
+    seed: str = "*"
     verdict: str = "violated"
 
     def meets(self, result: Result) -> bool:
@@ -83,8 +84,8 @@ def in_reach(
 ) -> list[Entry]:
     """The entries about what this run judged.
 
-    where: 'subject', 'device' and 'profile' of the run. An entry is out of reach when its check was
-    not run, or no case of its combination was.
+    where: 'subject', 'device', 'profile' and 'seed' of the run. An entry is out of reach when its
+    check was not run, or no case of its combination was.
     """
     return [
         entry
@@ -92,6 +93,7 @@ def in_reach(
         if any(fnmatchcase(str(where["subject"]), name) for name in entry.subject.split())
         and fnmatchcase(str(where["device"]), entry.device)
         and fnmatchcase(str(where["profile"]), entry.profile)
+        and fnmatchcase(str(where["seed"]), entry.seed)
         and any(
             entry.check == result.check
             and fnmatchcase(result.combination, entry.combination)

@@ -109,10 +109,11 @@ class Suite:
         return self._probed[combination]
 
     @property
-    def where(self) -> dict[str, str]:
+    def where(self) -> dict[str, Any]:
         """What decides which expectations are about this session."""
         asked = self.asked
-        return {"subject": asked.subject, "device": self.device, "profile": asked.profile}
+        place = {"device": self.device, "profile": asked.profile, "seed": asked.seed}
+        return {"subject": asked.subject, **place}
 
     def answer(self, check: str, combination: Combination) -> Answer:
         """Judge one check on one combination, on the rules and the budget of verify."""
