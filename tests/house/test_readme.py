@@ -12,6 +12,7 @@ from .tree import ROOT, parse, plant, run_python, strings
 README = ROOT / "README.md"
 OWN_SAMPLER, OWN_SAMPLER_LINES = "own-sampler", 40
 COMMANDS = ("verify", "test")
+CELL_EDGE = re.compile(r"(?<!\\)\|")
 VARIABLE = re.compile(r"\bDRAFTPROOF_[A-Z0-9_]*[A-Z0-9]")
 # Variables that impl/config.py does not know, with their owner.
 OTHER_VARIABLES: dict[str, str] = {}
@@ -74,6 +75,17 @@ def unmarked_python(text: str) -> list[int]:
     return bare
 
 
+def ragged_rows(text: str) -> list[int]:
+    """Return the lines of table rows that have more or fewer cells than the head of their table."""
+    ragged, head = [], 0
+    for number, line in enumerate(text.splitlines(), 1):
+        cells = len(CELL_EDGE.findall(line)) if line.startswith("|") else 0
+        head = (head or cells) if cells else 0
+        if cells != head:
+            ragged.append(number)
+    return ragged
+
+
 def configured_variables(root: Path) -> set[str]:
     """Return the variables that impl/config.py spells out: its own and those it knows of."""
     texts = {str(node.value) for node in strings(parse(root / "impl" / "config.py"))}
@@ -131,6 +143,11 @@ def test_checks_are_in_the_table() -> None:
     assert set(checks) - table_names(readme()) == set()
 
 
+def test_every_row_has_the_cells_of_its_table() -> None:
+    """A row of another table would be cut off, or read under the wrong heads."""
+    assert ragged_rows(readme()) == []
+
+
 def test_variables_exist() -> None:
     """Every variable that the README mentions is one that the code reads."""
     mentioned = set(VARIABLE.findall(readme()))
@@ -179,6 +196,13 @@ def test_extraction_refuses(text: str, expected: str) -> None:
 def test_unmarked_python_is_noticed() -> None:
     """A Python fence without a mark is reported by its line."""
     assert unmarked_python("text\n\n```python\nx = 1\n```\n") == [3]
+
+
+def test_a_row_of_another_table_is_noticed() -> None:
+    """Too few and too many cells; an escaped bar is no edge, and a new table has its own head."""
+    table = "| a | b |\n|---|---|\n| 1 | x \\| y |\n"
+    assert ragged_rows(table + "\n| a |\n|---|\n| 1 |\n") == []
+    assert ragged_rows(table + "| 1 |\n| 1 | 2 | 3 |\n") == [4, 5]
 
 
 def test_variables_are_read_from_the_source(tmp_path: Path) -> None:
