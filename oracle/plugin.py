@@ -71,7 +71,7 @@ def suite_of(config: pytest.Config) -> "Suite":
                 "no sampler is under test, required: --draftproof-subject module:factory, "
                 "or the variable DRAFTPROOF_SUBJECT"
             )
-        names = ("profile", "seed", "engine", "device", "workload", "alpha", "expectations")
+        names = (name.replace("-", "_") for name, _ in OPTIONS if name not in ("subject", "json"))
         asked = {name: option(config, name) for name in names}
         try:
             suite = Suite(Asked(subject, **asked, folder=config.invocation_params.dir))
@@ -181,9 +181,9 @@ class Session:
         # What is expected was judged: pytest counts it as a skip.
         skipped = report.skipped and not hasattr(report, "wasxfail")
         self.ran += about and report.when == "call" and not skipped
-        # What a subject does not claim is no hole in a session; all other skips are.
-        unclaimed = bool(answers) and all(answer["unclaimed"] for answer in answers)
-        if about and skipped and not unclaimed:
+        # What a subject does not claim or serve is no hole in a session; all other skips are.
+        declined = bool(answers) and all(answer["declined"] for answer in answers)
+        if about and skipped and not declined:
             reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
             self.skipped.append(f"{report.nodeid}: {str(reason).removeprefix('Skipped: ')}")
 

@@ -173,66 +173,6 @@ def test_the_environment_names_a_subject(
     found.stdout.fnmatch_lines(["draftproof: *DRAFTPROOF_SUBJECT=reference*"])
 
 
-def test_no_gpu_stops_a_session_that_requires_one(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Before anything is collected."""
-    monkeypatch.setattr(plugin, "gpus", lambda: 0)
-    found = session(pytester, "--draftproof-require-gpu")
-    assert found.ret == pytest.ExitCode.USAGE_ERROR
-    assert "torch sees no CUDA device" in found.stderr.str()
-
-
-SKIPS = """
-import pytest
-
-@pytest.mark.gpu
-@pytest.mark.skipif({condition}, reason="the moon is full")
-def test_moon(draftproof_factory): pass
-
-@pytest.mark.skip(reason="another matter")
-def test_other(): pass
-
-def test_unclaimed(draftproof_judge): draftproof_judge("writeset")
-"""
-
-
-def test_a_skip_cannot_pass_a_gpu_job(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A skipped test of the subject fails the session; an ability that is not claimed does not."""
-    monkeypatch.setattr(plugin, "gpus", lambda: 1)
-    words = ("--draftproof-require-gpu", "--draftproof-subject", "reference")
-    pytester.makepyfile(SKIPS.format(condition=False))
-    found = session(pytester, *words)
-    found.assert_outcomes(passed=1, skipped=2)
-    assert found.ret == pytest.ExitCode.OK
-    pytester.makepyfile(SKIPS.format(condition=True))
-    found = session(pytester, *words)
-    found.assert_outcomes(skipped=3)
-    assert found.ret == pytest.ExitCode.TESTS_FAILED
-    text = found.stdout.str()
-    assert "--draftproof-require-gpu, and skipped: test_a_skip" in text
-    assert "::test_moon: the moon is full" in text
-    assert "no test of a sampler ran" in text
-    assert "another matter" not in text.partition("RuntimeError")[2]
-
-
-def test_too_few_gpus_are_a_reason_to_skip(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Where a subject is named, a test says how many it lacks."""
-    monkeypatch.setattr(plugin, "gpus", lambda: 2)
-    pytester.makepyfile(
-        "import pytest\n"
-        "@pytest.mark.multi_gpu(4)\ndef test_four(): pass\n"
-        "@pytest.mark.multi_gpu\ndef test_two(): pass\n"
-    )
-    found = session(pytester, "-rs", "--draftproof-subject", "reference")
-    found.assert_outcomes(passed=1, skipped=1)
-    found.stdout.fnmatch_lines(["SKIPPED*2 CUDA devices are visible, the test needs 4"])
-
-
 def test_a_budget_is_spent_once() -> None:
     """A check that is asked thirty times alarms thirty times as often: an error."""
     suite = Suite(Asked("reference"))

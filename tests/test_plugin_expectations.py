@@ -4,8 +4,6 @@ import json
 
 import pytest
 
-from oracle import plugin
-
 from .test_plugin import WRONG_GATE, conformance
 
 pytest_plugins = ["pytester"]
@@ -50,18 +48,3 @@ def test_an_announced_bug_that_is_gone_fails_the_session(pytester: pytest.Pytest
     seen.assert_outcomes(passed=1)
     assert seen.ret == pytest.ExitCode.TESTS_FAILED
     assert "expected, and not found: reference: gates" in seen.stdout.str()
-
-
-@pytest.mark.parametrize("chosen", ["gates and dflash", "nothing of the kind"])
-def test_what_is_expected_has_run(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, chosen: str
-) -> None:
-    """A GPU job whose one finding was announced has tested something; one of no test has not."""
-    monkeypatch.setattr(plugin, "gpus", lambda: 1)
-    pytester.makepyfile(wrong_gate=WRONG_GATE)
-    known = pytester.makefile(".toml", known=KNOWN.format("observed"))
-    words = ("-k", chosen, "--draftproof-require-gpu", "--draftproof-expectations", str(known))
-    seen = conformance(pytester, "wrong_gate:factory", *words)
-    tested = chosen == "gates and dflash"
-    assert (seen.ret == pytest.ExitCode.OK) is tested
-    assert ("no test of a sampler ran" in seen.stdout.str()) is not tested

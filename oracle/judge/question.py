@@ -22,7 +22,8 @@ class Asked:
     """What a session asks for, as plain values; the names are those of the options of verify.
 
     device: '' for that of the engine. folder: from where the subject is imported. expectations: a
-    file of deviations that are known beforehand, as `oracle.judge.expected` reads it.
+    file of deviations that are known beforehand, as `oracle.judge.expected` reads it. require_gpu:
+    what only the device leaves out is unknown.
     """
 
     subject: str
@@ -34,6 +35,7 @@ class Asked:
     alpha: float = ALPHA
     folder: Path = field(default_factory=Path)
     expectations: str = ""
+    require_gpu: bool = False
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ class Answer:
     """One check on one combination.
 
     raw: the results as plain values, before expectations were held against them.
-    unclaimed: the subject does not claim what the check needs, so it never applies.
+    declined: the subject does not claim or does not serve what the check asks, so it never applies.
     spent: of each ledger line. again: the commands that show it again, shortest first.
     """
 
@@ -50,7 +52,7 @@ class Answer:
     results: Sequence[Result]
     raw: Sequence[Mapping[str, Any]]
     spent: Mapping[str, float]
-    unclaimed: bool
+    declined: bool
     seed: int
     again: Sequence[str]
 
@@ -88,4 +90,4 @@ class Answer:
     @property
     def carried(self) -> dict[str, Any]:
         """Plain values, for the process that writes the report."""
-        return {"cases": list(self.raw), "spent": dict(self.spent), "unclaimed": self.unclaimed}
+        return {"cases": list(self.raw), "spent": dict(self.spent), "declined": self.declined}

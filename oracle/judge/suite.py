@@ -73,7 +73,8 @@ class Suite:
         profile = PROFILES[self.asked.profile]
         where = (self.device, self.engine, self.asked.seed)
         context = Context("dspark", "counter", *where, profile, self.source)
-        return Trial(self.factory, context, self.command, Ledger(self.asked.alpha))
+        held = (self.factory, context, self.command, Ledger(self.asked.alpha))
+        return Trial(*held, require_gpu=self.asked.require_gpu)
 
     @property
     def command(self) -> str:
@@ -123,19 +124,21 @@ class Suite:
             raise AskedError(str(error.args[0])) from error
         context = self.probed(combination)
         label = label_of(combination)
-        unclaimed, spent = False, dict[str, float]()
+        declined, spent = not self.missing, dict[str, float]()
         if isinstance(context, Verdict):
             results = [Result(check, label, "-", context, 0.0)]
         else:
-            unclaimed = not set(module.NEEDS) <= set(context.abilities)
             self.trial.ledger.spent = {}
             results = list(self.trial.judge(module, context))
             spent = self.trial.ledger.spent
+            # One result for all cases of what it claims: this session has not what they need.
+            claimed = set(module.NEEDS) <= set(context.abilities)
+            declined = not claimed or all(result.case != "-" for result in results)
         raw = [carried.packed(result) for result in results]
         reach = expected.in_reach(self._known, self.where, results)
         results = [expected.described(reach, result) for result in results]
         seed, again = self.asked.seed, self.again(check, label)
-        return Answer(check, label, results, raw, spent, unclaimed, seed, again)
+        return Answer(check, label, results, raw, spent, declined, seed, again)
 
     def header(self) -> list[str]:
         """Versions, device, SM count, what is asked for, and every DRAFTPROOF_ variable."""
