@@ -129,6 +129,23 @@ def test_a_summary_has_a_row_a_check_and_every_finding(
     assert "Again: `draftproof verify --subject tests.zoo.gate:folds_fp8_head" in text
 
 
+def test_what_is_expected_says_why_and_where_to_read_it(wrong: dict[str, Any]) -> None:
+    """In JUnit, where it is skipped, and in the summary, with a mark of its own."""
+    report = json.loads(json.dumps(wrong))
+    (row,) = report["checks"]
+    (case,) = (c for c in row["cases"] if c["verdict"] == "violated")
+    report["verdict"] = row["verdict"] = case["verdict"] = "expected"
+    case["evidence"] |= {"expected": "a bug | of old", "reference": "https://example.org/old"}
+    (skipped,) = ET.fromstring(junit(report)).iter("skipped")  # noqa: S314
+    assert skipped.attrib["message"] == case["reason"]
+    assert skipped.text == "expected: a bug | of old\nhttps://example.org/old"
+    text = markdown(report)
+    assert "### draftproof: 🔵 expected" in text
+    assert "| 🔵 | `gates` | expected |" in text
+    assert "Expected: a bug \\| of old https://example.org/old" in text
+    assert "Expected:" not in markdown(wrong)
+
+
 def test_files_are_written_by_verify_and_by_page(stored: Path, tmp_path: Path) -> None:
     """The same JUnit from both; a summary is appended to what an earlier step wrote."""
     names = [tmp_path / name for name in ("a.xml", "b.xml", "summary.md", "again.json")]

@@ -112,6 +112,24 @@ def test_a_page_marks_what_is_stale_and_since_when(reports: dict[str, dict[str, 
     assert "&lt;b onload=x&gt; &amp; co" in page(report)
 
 
+def test_what_is_expected_says_why_and_links(reports: dict[str, dict[str, Any]]) -> None:
+    """It is no failure to the eye; what is no public address is no link."""
+    report = json.loads(json.dumps(reports["stale"]))
+    cases = [case for row in report["checks"] for case in row["cases"]]
+    seen = [case for case in cases if case["verdict"] == "violated"]
+    for case in seen:
+        case["verdict"] = "expected"
+        case["evidence"] |= {"expected": "a <bug>", "reference": "https://example.org/old"}
+    links = [given["href"] for tag, given in Reader(page(report)).tags if tag == "a"]
+    assert links
+    assert set(links) == {"https://example.org/old"}
+    assert page(report).count('<section class="failure known">') == len(links)
+    assert "Expected: a &lt;bug&gt;" in page(report)
+    for case in seen:
+        case["evidence"]["reference"] = "javascript:alert(1)"
+    assert "a" not in [tag for tag, _ in Reader(page(report)).tags]
+
+
 @pytest.mark.skipif(BINARY is None and not CI, reason="no Chromium is on the path")
 def test_a_browser_shows_the_page(reports: dict[str, dict[str, Any]], tmp_path: Path) -> None:
     """At two widths and in two themes: no complaint, no request, nothing cut off, good contrast."""

@@ -5,14 +5,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from .report import failures, not_run
+from .report import announced, failures, not_run
 from .verdict import Outcome
 
 # Attribute of a suite -> tag of the cases that it counts.
 TAGS = {"failures": "failure", "errors": "error", "skipped": "skipped"}
 # What XML 1.0 cannot hold.
 UNPRINTABLE = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-MARKS = {"holds": "🟢", "violated": "🔴", "unknown": "🟡", "errored": "🟣"}
+MARKS = {"holds": "🟢", "violated": "🔴", "unknown": "🟡", "errored": "🟣", "expected": "🔵"}
 
 
 def printable(text: str) -> str:
@@ -84,6 +84,9 @@ def one_case(
         "unit": case["unit"],
         "smallest_detectable_effect": case["smallest_detectable_effect"],
     }
+    known = announced(case)
+    if known:
+        numbers |= {"expected": known[0], "reference": known[1]}
     given(found, numbers)
     reason = printable(case["reason"])
     if kind := tag_of(case["verdict"]):
@@ -91,6 +94,8 @@ def one_case(
         if kind != "skipped":
             told.set("type", f"oracle.judge.verdict.ViolationRuntimeError.{case['verdict']}")
             told.text = f"{reason}\nagain: {again_of(report, check, label)}"
+        elif known:
+            told.text = printable(f"expected: {known[0]}\n{known[1]}")
 
 
 def cell(text: str) -> str:
@@ -138,6 +143,9 @@ def lines(report: Mapping[str, Any]) -> Iterable[str]:
         if len(group) > 1:
             yield f"The same in {len(group) - 1} more."
         yield ""
+        if known := announced(case):
+            yield f"Expected: {cell(known[0])} {cell(known[1])}"
+            yield ""
         yield f"Again: `{again_of(report, row['check'], case['combination'])}`"
     reasons = list(not_run(report))
     if reasons:

@@ -9,7 +9,7 @@ from . import drawn, figures
 from .exports import again_of
 from .figures import Drawing
 from .power import curves
-from .report import failures, not_run
+from .report import announced, failures, not_run
 from .verdict import Outcome
 
 STYLE = """
@@ -34,8 +34,10 @@ td.number, th.number { text-align: right; white-space: nowrap }
 th[scope="row"] { white-space: nowrap } .quiet { color: var(--quiet) }
 .verdict { font-weight: 600; white-space: nowrap }
 .holds { color: var(--ok) } .violated, .errored { color: var(--bad) } .unknown { color: var(--two) }
+.expected { color: var(--one) }
 .failure { background: var(--bad-panel); border-left: 4px solid var(--bad); border-radius: 6px;
   padding: 0.75rem 1rem; margin: 1rem 0 }
+.failure.known { background: var(--panel); border-left-color: var(--one) }
 .figures { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(20rem, 100%), 1fr));
   gap: 1.25rem }
 figure { margin: 0 } figure svg { width: 100%; height: auto; display: block }
@@ -157,10 +159,19 @@ def findings(report: Mapping[str, Any]) -> Iterator[str]:
         title = f"{row['check']}, {case['combination']}, {case['case']}"
         again = again_of(report, row["check"], case["combination"])
         same = f"<p>The same in {len(group) - 1} more.</p>" if len(group) > 1 else ""
+        known = announced(case)
+        kind = "failure known" if known else "failure"
+        why = f"<p>Expected: {escape(known[0])} {linked(known[1])}</p>" if known else ""
         yield (
-            f'<section class="failure"><h3>{verdict(case["verdict"])}: {escape(title)}</h3>'
-            f"<p>{escape(case['reason'])}</p>{same}<pre>{escape(again)}</pre></section>"
+            f'<section class="{kind}"><h3>{verdict(case["verdict"])}: {escape(title)}</h3>'
+            f"<p>{escape(case['reason'])}</p>{why}{same}<pre>{escape(again)}</pre></section>"
         )
+
+
+def linked(address: str) -> str:
+    """A public address as a link; anything else as a text."""
+    text = escape(address)
+    return f'<a href="{text}">{text}</a>' if address.startswith("https://") else text
 
 
 def drawings(report: Mapping[str, Any]) -> Iterator[tuple[str, Drawing]]:

@@ -181,15 +181,20 @@ def failure(group: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]], run: R
         others = ", ".join(f"{r['check']} {c['combination']} {c['case']}" for r, c in group[1:4])
         more = f" and {len(group) - 4} more" if len(group) > 4 else ""
         lines += ["", escape(f"the same in: {others}{more}")]
-    known = case["verdict"] == Outcome.EXPECTED.value
-    if known:
-        lines += ["", f"[bold]expected:[/] {escape(case['evidence']['expected'])}"]
-        lines += [escape(case["evidence"]["reference"])]
+    if known := announced(case):
+        lines += ["", f"[bold]expected:[/] {escape(known[0])}", escape(known[1])]
     again = f"{run.reproduce} --check '{row['check']}' --only {case['combination']}"
     lines += ["", f"[bold]again:[/] {escape(again)}"]
     border = "magenta" if known else "red"
     title = f"{case['verdict']}: {row['check']}, {case['combination']}, {case['case']}"
     return Panel("\n".join(lines), title=escape(title), title_align="left", border_style=border)
+
+
+def announced(case: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Why a finding is expected, and where to read it; None where it is not."""
+    if case["verdict"] != Outcome.EXPECTED.value:
+        return None
+    return case["evidence"]["expected"], case["evidence"]["reference"]
 
 
 def failures(
