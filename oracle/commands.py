@@ -34,7 +34,14 @@ from .judge.shards import sources
 from .judge.trial import Result, Trial, workload_named
 from .judge.verdict import Outcome
 from .nightly import deep, merge
-from .options import chosen_combinations, engine_and_device, entered, shard_named, usage
+from .options import (
+    chosen_combinations,
+    engine_and_device,
+    entered,
+    expected_deviations,
+    shard_named,
+    usage,
+)
 from .planner import plan
 from .recorder import record
 from .rejudge import judge
@@ -136,16 +143,6 @@ def asked(
         raise usage(str(error.args[0])) from error
 
 
-def expected_deviations(name: str, shards: int) -> list[expected.Entry]:
-    """The entries of --expectations, checked before anything runs; none where none is named."""
-    if name and shards > 1:
-        raise usage("expectations are of whole runs, required: --num-shards 1")
-    try:
-        return expected.named(name) if name else []
-    except ValueError as error:
-        raise usage(str(error)) from error
-
-
 @app.command()
 def verify(
     subject: Annotated[str, typer.Option(help=f"{', '.join(NAMED)}, or module:factory")] = "folded",
@@ -174,7 +171,9 @@ def verify(
     engine, device = engine_and_device(engine, require_gpu=require_gpu)
     shard = shard_named(num_shards, shard_id)
     checks, ledger = asked(profile, alpha, check or ())
-    known = expected_deviations(expectations, num_shards)
+    if expectations and num_shards > 1:
+        raise usage("expectations are of whole runs, required: give them to merge")
+    known = expected_deviations(expectations)
     factory, source = loaded(subject, workload, console)
     world = entered(device)
     if world.size > 1 and num_shards > 1:

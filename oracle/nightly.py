@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from .judge import expected
 from .judge import report as reports
 from .judge.budget import ALPHA, Ledger
 from .judge.campaign import met, own_file
@@ -28,7 +29,7 @@ from .judge.shards import Whole
 from .judge.stream import Stream, streams
 from .judge.trial import Trial, workload_named
 from .judge.verdict import Verdict, exit_code, worst
-from .options import chosen_combinations, engine_and_device, entered, usage
+from .options import chosen_combinations, engine_and_device, entered, expected_deviations, usage
 
 UNKNOWN = 3
 
@@ -215,29 +216,35 @@ def of_reports(files: Sequence[Path]) -> bool:
     return bool(reported)
 
 
-def merge_reports(files: Sequence[Path], json_file: Path | None) -> int:
+def merge_reports(files: Sequence[Path], json_file: Path | None, expectations: str) -> int:
     """Judge the sum of all shards of a verify, print it, and return the exit code."""
+    known = expected_deviations(expectations)
     whole = Whole.of(files)
     first = whole.reports[0]
-    found = whole.results()
+    found, idle = expected.applied(known, vars(whole.run), whole.results())
     report = reports.document(whole.run, found, whole.ledger, first["environment"])
     if json_file is not None:
         store(json_file, report)
     reports.render(report, whole.run, Console())
+    if idle:
+        raise usage(idle)
     return int(report["exit_code"])
 
 
 def merge(
     files: Annotated[list[Path], typer.Argument(help="states of deep, or reports of all shards")],
     json_file: Annotated[Path | None, typer.Option("--json", help="write sum and verdict")] = None,
+    expectations: Annotated[str, typer.Option(help="known deviations of reports, or shipped")] = "",
 ) -> None:
     """Add what deep runs, or all shards of a verify, have seen. Exit codes as for verify."""
     try:
         if of_reports(files):
-            raise typer.Exit(merge_reports(files, json_file))
+            raise typer.Exit(merge_reports(files, json_file, expectations))
         whole = together(files)
     except EvidenceError as error:
         raise usage(str(error)) from error
+    if expectations:
+        raise usage("these files are states of deep, required of expectations: reports of verify")
     seen = whole.closed(f"{len(files)} files together do not decide")
     if json_file is not None:
         verdicts = {

@@ -2,6 +2,7 @@
 
 import typer
 
+from .judge import expected
 from .judge.merge import World, enter
 from .judge.place import gpus, placed_on
 from .judge.trial import COMBINATIONS
@@ -51,3 +52,11 @@ def chosen_combinations(only: list[str]) -> tuple[tuple[str, str], ...]:
         if label not in labels:
             raise usage(f"combination {label!r} is not known, required: {', '.join(labels)}")
     return tuple(labels[label] for label in only) or COMBINATIONS
+
+
+def expected_deviations(name: str) -> list[expected.Entry]:
+    """The entries of --expectations, checked before anything runs; none where none is named."""
+    try:
+        return expected.named(name) if name else []
+    except ValueError as error:
+        raise usage(str(error)) from error

@@ -114,6 +114,38 @@ def test_a_whole_run_is_judged_again_identically(tmp_path: Path) -> None:
     assert first["alarm_spent"] == second["alarm_spent"]
 
 
+VIEWS = """
+format = "draftproof-expectations-1"
+[[expected]]
+subject = "tests.zoo.memory:results_are_views"
+check = "{}"
+says = "a view, not a copy"
+why = "This specimen reads views on purpose."
+reference = "https://example.org/views"
+"""
+
+
+def test_known_deviations_are_given_to_the_sum(tmp_path: Path) -> None:
+    """The shard that meets it is violated, the sum is expected; an idle entry is an error."""
+    words = ("--subject", "tests.zoo.memory:results_are_views", "--only", "dflash")
+    checks = ("--check", "retention", "--check", "gates")
+    paths = [str(tmp_path / name) for name in ("1.json", "2.json", "sum.json")]
+    codes = set()
+    for number, path in enumerate(paths[:2], 1):
+        part = ("--num-shards", "2", "--shard-id", str(number), "--json", path)
+        codes.add(run("verify", *words, *checks, *part)[0])
+    assert 1 in codes
+    assert run("merge", *paths[:2])[0] == 1
+    known, idle = tmp_path / "known.toml", tmp_path / "idle.toml"
+    known.write_text(VIEWS.format("retention"))
+    idle.write_text(VIEWS.format("gates"))
+    code, output = run("merge", *paths[:2], "--json", paths[2], "--expectations", str(known))
+    assert (code, json.loads(Path(paths[2]).read_text())["verdict"]) == (0, "expected")
+    assert "This specimen reads views on purpose." in output
+    code, output = run("merge", *paths[:2], "--expectations", str(idle))
+    assert (code, "expected, and not found" in output) == (2, True)
+
+
 def test_a_fault_too_small_for_one_shard_is_found_by_four(tmp_path: Path) -> None:
     """Each quarter, judged as if it were all there is, is silent; their sum is violated."""
     checks = ("--check", "draft_law")

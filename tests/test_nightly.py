@@ -189,6 +189,8 @@ def test_a_shard_alone_raises_no_alarm(tmp_path: Path) -> None:
     code, output = run("merge", str(state))
     assert code == 1
     assert "violated" in output
+    code, output = run("merge", str(state), "--expectations", "shipped")
+    assert (code, "required of expectations: reports of verify" in output) == (2, True)
 
 
 @pytest.mark.parametrize(

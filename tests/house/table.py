@@ -14,7 +14,7 @@ TABLE = {
     "oracle/recorder.py": "typer .judge.vectors.store",
     "oracle/planner.py": "typer rich torch numpy .judge.* .reference.* .workloads.synthetic",
     "oracle/nightly.py": "typer rich .judge.* .options",
-    "oracle/options.py": "typer .judge.merge .judge.place .judge.trial",
+    "oracle/options.py": "typer .judge.expected .judge.merge .judge.place .judge.trial",
     "oracle/plugin.py": "pytest .judge.*",
     "oracle/strategies.py": "hypothesis torch .judge.* .workloads.synthetic",
     "oracle/conformance/*.py": "pytest .judge.*",
