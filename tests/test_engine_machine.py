@@ -48,6 +48,17 @@ def test_long_runs_agree_with_the_reference(engine_name: str) -> None:
     run_state_machine_as_test(machine(engine_name), settings=long)
 
 
+def test_a_small_block_that_was_accepted_is_judged_whole(engine_name: str) -> None:
+    """Every buffer is looked at around the accept; most rows of the noise were not drawn."""
+    played: Any = machine(engine_name)()
+    weights = {"dtype": torch.float32, "padding": 0, "seed": 0}
+    played.build(combination=("dspark", "race"), forward="given", anchor_row=False, **weights)
+    played.load(seed=0, rows=1, times=1)
+    played.accept(seed=0, by="chain", liking=0.0, times=1)
+    played.teardown()
+    assert not played.failed
+
+
 def head_of_capture(setting: Setting) -> Any:
     """The product reads a copy of the head that was made at the first call."""
 

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -144,10 +145,12 @@ def replayed(start: int, *, buffer_from: int, ended: int | None = None, sms: int
     return [block, look]
 
 
-def judged(events: list, device: str = "cuda", sms: int | None = SMS) -> Verdict | None:
+def judged(
+    events: list, device: str = "cuda", sms: int | None = SMS, **sizes: Any
+) -> Verdict | None:
     """The answer on a history of events."""
-    sizes = {"drafts": DRAFTS, "vocabulary": WIDE, "buckets": (ROWS,)}
-    setting = {"dialect": "race", "device": device, **sizes}
+    usual = {"drafts": DRAFTS, "vocabulary": WIDE, "buckets": (ROWS,)}
+    setting = {"dialect": "race", "device": device, **usual, **sizes}
     where = {"torch": "2.11.0", **({} if sms is None else {"sm_count": sms})}
     return foretold.judge(History("equality", "x", setting, {}, {}, {}, where, events=events))
 
@@ -201,6 +204,29 @@ def test_another_layout_is_unknown() -> None:
     found = judged(events)
     assert found.outcome is Outcome.UNKNOWN
     assert "a state of 5000 bytes, required: 16" in found.reason
+
+
+def test_rows_past_the_bucket_are_not_looked_at() -> None:
+    """A buffer of the largest bucket, and a block that drew less than is compared."""
+    events = replayed(64, buffer_from=64 + STEP)
+    events[0]["redrawn"] = events[0]["redrawn"][:1, :, :19]
+    events[0] |= {"rows": 1}
+    events[0]["after"]["path"] = {"bucket": 1}
+    drawn = torch.from_numpy(exponentials(SEED, 64 + STEP, 19, SMS))
+    events[1]["content"] = torch.cat([drawn[None], torch.full((3, 19), -7.0)])
+    sizes: dict[str, Any] = {"vocabulary": 19, "buckets": (1, ROWS)}
+    assert judged(events, **sizes).outcome is Outcome.HOLDS
+    events[1]["content"][0, 18] = -7.0
+    assert judged(events, **sizes).outcome is Outcome.UNKNOWN
+
+
+@pytest.mark.parametrize("verb", ["load", "poison", "accept", "count", "replay", "eager"])
+def test_a_look_after_something_else_says_nothing_of_the_block(verb: str) -> None:
+    """What lies in the buffer may then be somebody else's; a read moves nothing."""
+    block, look = replayed(64, buffer_from=64 + STEP)
+    look["content"] = torch.full((ROWS, WIDE), 3.0)
+    assert judged([block, {"verb": verb}, look]).outcome is Outcome.HOLDS
+    assert judged([block, {"verb": "read"}, look]).outcome is Outcome.UNKNOWN
 
 
 def test_equality_names_the_offset_before_the_tokens() -> None:

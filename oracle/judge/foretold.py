@@ -28,6 +28,8 @@ NEAREST = np.float32(2.0**-24)
 RELATIVE, ABSOLUTE = 2.0**-15, 2.0**-20
 # How far around a block another offset is looked for, and among how many values.
 REACH, LOOK = 256, 64
+# What leaves every buffer as the block left it.
+LOOKS = ("observe", "read", "reread", "ask")
 OFFSET, STATE = 8, 16
 LOW = np.uint64(0xFFFFFFFF)
 
@@ -105,7 +107,7 @@ def seed_and_offset(state: torch.Tensor) -> tuple[int, int]:
 class Block:
     """One block of race noise: where its generator stood, and what was drawn again from there.
 
-    rows     of the buffer that is drawn before each step
+    rows     of the buffer that are drawn before each step; it may have more
     redrawn  E [live rows, K, V]
     buffers  contents of noise buffers after the block, by name
     """
@@ -126,7 +128,7 @@ def blocks(history: History, sm_count: int) -> Iterator[Block]:
             continue
         seen: dict[str, torch.Tensor] = {}
         for later in events[number + 1 :]:
-            if later["verb"] in ("replay", "eager", "load"):
+            if later["verb"] not in LOOKS:
                 break
             if later["verb"] == "observe" and later.get("role") == "noise":
                 seen[later["buffer"]] = later["content"]
@@ -185,8 +187,10 @@ def wrong_block(
             drafts,
         )
     own = range(block.before, ends, step)
+    drawn = min(LOOK, block.rows * vocabulary)
     answers = (
-        in_buffer(name, content, block, own, origins) for name, content in block.buffers.items()
+        in_buffer(name, content.ravel()[:drawn], block, own, origins)
+        for name, content in block.buffers.items()
     )
     return next((answer for answer in answers if answer is not None), None)
 
@@ -207,8 +211,11 @@ def mislaid(block: Block, drafts: int, vocabulary: int, sm_count: int) -> str:
 def in_buffer(
     name: str, content: torch.Tensor, block: Block, own: range, origins: list[int]
 ) -> Verdict | None:
-    """None when a buffer holds the start of one of the block's own draws; else whose draw it is."""
-    seen = content.float().numpy().ravel()[:LOOK]
+    """None when a buffer holds the start of one of the block's own draws; else whose draw it is.
+
+    content: the first of the elements that the block drew.
+    """
+    seen = content.float().numpy()
 
     def is_of(offset: int) -> bool:
         return bool(agree(seen, first_exponentials(block.seed, offset, len(seen))).all())
