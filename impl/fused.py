@@ -136,6 +136,26 @@ class FusedChain:
         self.kernels.launch(chain, self.slots.of(tokens))
 
 
+class DrawnNoise:
+    """The noise arrow of the counter dialect, where the chain of its steps is not fused."""
+
+    def __init__(self) -> None:
+        from .kernels import noise
+
+        self.draw = noise.draw
+
+    def __call__(self, noise: CounterNoise, rows: int, step: int, buffer: Tensor | None) -> Tensor:
+        """Return E of one step, [rows, V] float32, in memory of the recording.
+
+        The result of `noise.counter`, but for the last bits of its logarithm.
+        """
+        del buffer
+        device = noise.block.device
+        out = torch.empty(rows, noise.vocabulary, dtype=torch.float32, device=device)
+        self.draw((noise.seed_key, noise.block), noise.vocab_start, step, out)
+        return out
+
+
 class SplitChoice:
     """The choice arrow of a greedy block without steps: rows of logits are read once, in parts."""
 

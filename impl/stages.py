@@ -13,6 +13,7 @@ from . import bias, choice, confidence, logits, noise
 from .acceptance import RULES, Asked, Commit, accept_greedy
 from .bias import MarkovHead
 from .fused import (
+    DrawnNoise,
     Fused,
     FusedChain,
     FusedHead,
@@ -126,9 +127,12 @@ def stages_for(
     if implementation == "torch":
         return found
     missing = _missing(implementation, site)
-    if site is not None and missing is None:
-        missing = cannot_fuse(site, dialect, fold)
     if site is None or missing is not None:
+        return found._replace(chosen=f"torch: {missing}")
+    missing = cannot_fuse(site, dialect, fold)
+    if missing is not None and (dialect, fold) == ("counter", "sampled"):
+        return found._replace(noise=DrawnNoise(), chosen=f"torch, noise by triton: {missing}")
+    if missing is not None:
         return found._replace(chosen=f"torch: {missing}")
     if site.markov is None:
         found = found._replace(choice=SplitChoice(), chosen="triton: head with its argmax")

@@ -225,6 +225,7 @@ TABLE = {
     "impl/graph/tape.py": "torch .graph.hazard .graph.memory .graph.plan",
     "impl/kernels/__init__.py": "",
     "impl/kernels/philox.py": "triton",
+    "impl/kernels/noise.py": "torch triton .kernels.philox",
     "impl/kernels/order.py": "triton",
     "impl/kernels/contest.py": "triton .kernels.order .kernels.philox",
     "impl/kernels/rounding.py": "triton",

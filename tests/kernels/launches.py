@@ -20,9 +20,10 @@ import triton.language as tl
 
 import impl.kernels
 from impl.acceptance import RULES, Asked, Commit, accept_greedy
-from impl.fused import SampledAccept, SplitAccept, SplitChoice
+from impl.fused import DrawnNoise, SampledAccept, SplitAccept, SplitChoice
 from impl.kernels.chain import INTERPRETED, Config, Slots, launch
 from impl.kernels.head import largest_of_product
+from impl.noise import CounterNoise
 
 from .chains import DEVICE, NARROW, chain
 
@@ -47,6 +48,11 @@ def drafted() -> None:
         given = chain(ROWS, WIDE, 5, BF16, FULL, DRAFTS)
         launch(given, Slots().of(given.tokens), config)
         launch(replace(given, kept=None, drawn=False), Slots().of(given.tokens), config)
+
+
+def noised() -> None:
+    """Noise in memory, of a row that ends inside a group and a tile."""
+    DrawnNoise()(CounterNoise.seeded(WIDE + 1, 3, DEVICE), ROWS, 0, None)
 
 
 def chosen() -> None:
@@ -104,7 +110,7 @@ def everything() -> list[str]:
     quiet = np.errstate(all="ignore") if INTERPRETED else nullcontext()
     try:
         with quiet:
-            for part in (drafted, chosen, accepted):
+            for part in (drafted, noised, chosen, accepted):
                 part()
     finally:
         for kernel in known.values():

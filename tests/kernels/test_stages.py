@@ -11,7 +11,7 @@ pytest.importorskip("triton", reason="triton is not installed, so no kernel can 
 from impl.bias import MarkovHead
 from impl.buffers import Buffers, Layout
 from impl.draft import DsparkDraft
-from impl.fused import Site
+from impl.fused import DrawnNoise, Site
 from impl.logits import OutputHead
 from impl.noise import CounterNoise
 from impl.sampler import admit
@@ -22,9 +22,9 @@ from .chains import DEVICE, same_bits
 
 ROWS, DRAFTS, VOCABULARY, HIDDEN, RANK = 3, 2, 40, 4, 3
 KEEPS_TORCH = [
-    ("race", "vanilla", 1, "the noise is race"),
-    ("counter", "gated", 1, "the Markov head is gated"),
-    ("counter", "vanilla", 2, "the vocabulary lies over ranks"),
+    ("race", "vanilla", 1, "torch: the noise is race"),
+    ("counter", "gated", 1, "torch, noise by triton: the Markov head is gated"),
+    ("counter", "vanilla", 2, "torch, noise by triton: the vocabulary lies over ranks"),
 ]
 
 
@@ -42,7 +42,7 @@ def head_of(kind: str) -> MarkovHead:
     return MarkovHead(w1, w2, kind, whole(RANK, HIDDEN + RANK), whole(RANK))
 
 
-def drafted(stages: Stages) -> dict[str, torch.Tensor]:
+def drafted(stages: Stages, kind: str = "vanilla") -> dict[str, torch.Tensor]:
     """Draft one block of a sampled, a greedy and a pad row."""
     shapes = Shapes(DRAFTS, VOCABULARY, VOCABULARY, HIDDEN, RANK, (ROWS,))
     kinds = ("dspark", "counter", "sampled", "given")
@@ -54,12 +54,18 @@ def drafted(stages: Stages) -> dict[str, torch.Tensor]:
     buffers.load("temperature", admitted.temperature, ROWS)
     buffers.load("greedy", admitted.greedy, ROWS)
     draft = DsparkDraft(
-        shapes, OutputHead(whole(VOCABULARY, HIDDEN), VOCABULARY), head_of("vanilla"), noise
+        shapes, OutputHead(whole(VOCABULARY, HIDDEN), VOCABULARY), head_of(kind), noise
     )
     hidden = whole(ROWS * DRAFTS, HIDDEN, seed=3)
     draft.block(stages, buffers, hidden, torch.arange(ROWS, device=DEVICE))
     found = {name: buffers[name].clone() for name in ("tokens", "flags", "step_logits")}
     return {**found, "block": noise.block.clone()}
+
+
+def ones(noise: CounterNoise, rows: int, step: int, buffer: object) -> torch.Tensor:
+    """Noise that leaves the argmax."""
+    del step, buffer
+    return torch.ones(rows, noise.vocabulary, device=DEVICE)
 
 
 def test_a_draft_block_is_the_same_with_both_sets() -> None:
@@ -69,6 +75,18 @@ def test_a_draft_block_is_the_same_with_both_sets() -> None:
     assert fused.chosen.startswith("triton")
     one, two = drafted(stages_for("torch", "counter", "sampled")), drafted(fused)
     assert all(same_bits(one[name].float(), two[name].float()) for name in one)
+
+
+def test_a_block_with_noise_by_a_kernel_is_the_same() -> None:
+    """Of a head whose steps are torch's."""
+    site = Site(DEVICE, head_of("gated"))
+    kernels = stages_for("triton", "counter", "sampled", "gated", site)
+    one = drafted(stages_for("torch", "counter", "sampled", "gated"), "gated")
+    two = drafted(kernels, "gated")
+    assert all(same_bits(one[name].float(), two[name].float()) for name in one)
+    silent = drafted(kernels._replace(noise=ones), "gated")
+    assert torch.equal(silent["tokens"], silent["step_logits"].argmax(-1))
+    assert not torch.equal(silent["tokens"], two["tokens"])
 
 
 @pytest.mark.parametrize("arrow", ["bias", "step", "noise", "choice", "advance"])
@@ -82,13 +100,8 @@ def test_a_replaced_arrow_ends_the_fusion(arrow: str) -> None:
 
 def test_a_replaced_arrow_takes_effect() -> None:
     """Noise of one, put in place of the noise of a fused set, decides what is drawn."""
-
-    def silent(noise: CounterNoise, rows: int, step: int, buffer: object) -> torch.Tensor:
-        del step, buffer
-        return torch.ones(rows, noise.vocabulary, device=DEVICE)
-
     fused = stages_for("triton", "counter", "sampled", site=Site(DEVICE, head_of("vanilla")))
-    found = drafted(fused._replace(noise=silent))
+    found = drafted(fused._replace(noise=ones))
     assert torch.equal(found["tokens"], found["step_logits"].argmax(-1))
 
 
@@ -100,7 +113,10 @@ def test_what_has_no_kernel_keeps_the_torch_arrows(
     site = Site(DEVICE, head_of(kind), ranks)
     found = stages_for("triton", dialect, "sampled", kind, site)
     assert found.chain is None
-    assert found.chosen.startswith(f"torch: {reason}")
+    assert found.chosen.startswith(reason)
+    assert isinstance(found.noise, DrawnNoise) is ("noise by triton" in reason)
+    greedy = stages_for("triton", dialect, "greedy", kind, site)
+    assert not isinstance(greedy.noise, DrawnNoise)
 
 
 def test_auto_takes_kernels_on_a_gpu_alone() -> None:
