@@ -73,6 +73,7 @@ def suite_of(config: pytest.Config) -> "Suite":
             )
         names = (name.replace("-", "_") for name, _ in OPTIONS if name not in ("subject", "json"))
         asked = {name: option(config, name) for name in names}
+        asked["workers"] = getattr(config, "workerinput", {}).get("workercount", 1)
         try:
             suite = Suite(Asked(subject, **asked, folder=config.invocation_params.dir))
         except AskedError as error:

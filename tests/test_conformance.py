@@ -59,6 +59,34 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return python
 
 
+THREADS = """
+import torch
+from oracle.judge.question import Asked
+from oracle.judge.suite import Suite
+
+torch.set_num_threads(6)
+for workers in (1, 2, 4, 8):
+    Suite(Asked("reference", workers=workers))
+    print(torch.get_num_threads())
+    torch.set_num_threads(6)
+"""
+COUNTED = """
+import torch
+
+def test_threads(draftproof_suite): assert torch.get_num_threads() == {}
+"""
+
+
+def test_workers_share_the_threads(tmp_path: Path) -> None:
+    """Each has its part, and one at least; xdist tells how many they are."""
+    python, ours = Path(sys.executable), str(ROOT)
+    assert run(python, "-c", THREADS, cwd=tmp_path, PYTHONPATH=ours).split() == [*"6311"]
+    alone = int(run(python, "-c", "import torch; print(torch.get_num_threads())", cwd=tmp_path))
+    plant(tmp_path, {"test_counted.py": COUNTED.format(max(alone // 2, 1))})
+    words = ("-p", "oracle.plugin", "--draftproof-subject", "reference", "test_counted.py")
+    run(python, "-m", "pytest", *words, "-n", "2", cwd=tmp_path, PYTHONPATH=ours)
+
+
 @pytest.mark.slow
 def test_the_wheel_judges_a_sampler_from_another_folder(installed: Path, tmp_path: Path) -> None:
     """The plugin comes with the wheel; JUnit and report say what was held and what did not apply.

@@ -23,7 +23,8 @@ class Asked:
 
     device: '' for that of the engine. folder: from where the subject is imported. expectations: a
     file of deviations that are known beforehand, as `oracle.judge.expected` reads it. require_gpu:
-    what only the device leaves out is unknown.
+    what only the device leaves out is unknown. workers: processes that share the tests, and the
+    cores.
     """
 
     subject: str
@@ -36,6 +37,7 @@ class Asked:
     folder: Path = field(default_factory=Path)
     expectations: str = ""
     require_gpu: bool = False
+    workers: int = 1
 
 
 @dataclass(frozen=True)

@@ -51,6 +51,9 @@ class Suite:
             self._known = expected.named(asked.expectations) if asked.expectations else []
         except ValueError as error:
             raise AskedError(str(error)) from error
+        if asked.workers > 1:
+            # With all threads in each of them they would wait for one another.
+            torch.set_num_threads(max(torch.get_num_threads() // asked.workers, 1))
         if (folder := str(asked.folder.resolve())) not in sys.path:
             sys.path.insert(0, folder)
         self.missing, self.source = "", workload_named("synthetic")
