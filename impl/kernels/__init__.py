@@ -1,6 +1,7 @@
 """Triton kernels of the sampler; imported only when chosen.
 
 philox      Philox4x32-10 words, uniforms and the logarithm of their exponentials
+noise       counter noise in memory, for arrows of torch
 rounding    to a dtype and back
 order       keys as integers with one total order, packed with their ids
 contest     keys of a tile against those that stand
