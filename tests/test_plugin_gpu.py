@@ -43,6 +43,15 @@ def factory(setting):
         raise NotImplementedError("counter noise alone")
     return load_factory("reference")(setting)
 """
+RANKS = """
+from oracle.judge.loading import load_factory
+
+def factory(setting):
+    subject = load_factory("reference")(setting)
+    told = subject.describe()
+    subject.describe = lambda: {**told, "abilities": (*told["abilities"], "RANKS")}
+    return subject
+"""
 ALONE = """
 def test_alone(draftproof_judge): draftproof_judge("ranks", ("dspark", "counter"))
 
@@ -92,7 +101,8 @@ def test_what_the_session_lacks_is_a_hole(
     """A sampler that claims ranks, and one process."""
     monkeypatch.setattr(plugin, "gpus", lambda: 1)
     pytester.makepyfile(ALONE)
-    words = ("--draftproof-subject", "folded", "--draftproof-require-gpu")
+    pytester.makepyfile(ranks=RANKS)
+    words = ("--draftproof-subject", "ranks:factory", "--draftproof-require-gpu")
     found = session(pytester, *words)
     found.assert_outcomes(passed=1, skipped=1)
     assert found.ret == pytest.ExitCode.TESTS_FAILED
